@@ -1,0 +1,119 @@
+"""Which layers and parameters of a model are watched, and the tensors inside what a layer returns."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
+from torch.nn.utils.parametrize import ParametrizationList, is_parametrized
+
+from gradlab.errors import CaptureError, listed
+
+Selection = str | Iterable[str] | None
+
+
+def select_layers(model: nn.Module, layers: Selection) -> dict[str, nn.Module]:
+    """The layers to watch by dotted name, in the order of `named_modules()`.
+
+    None selects leaf modules and modules that own parameters; "all" every module, the root under ""; anything else is
+    one name or several. Helpers of a parametrised weight are part of their layer, not layers.
+    """
+    named = dict(model.named_modules())
+    if layers is None:
+        return {name: module for name, module in named.items() if _is_layer(name, module)}
+    if isinstance(layers, str):
+        if layers == "all":
+            return named
+        layers = [layers]
+    aliases = dict(model.named_modules(remove_duplicate=False))
+    wanted = list(layers)
+    for name in wanted:
+        if name not in aliases:
+            near = difflib.get_close_matches(str(name), aliases, n=3, cutoff=0.4) or list(aliases)[1:4]
+            hint = f"; near it: {listed(map(repr, near))}" if near else ""
+            raise CaptureError(f"the model has no layer {name!r}{hint}")
+    return {name: module for name, module in aliases.items() if name in wanted}
+
+
+def _is_layer(name: str, module: nn.Module) -> bool:
+    path = name.split(".")
+    if "parametrizations" in path or isinstance(module, ParametrizationList):
+        return False
+    if type(module).forward is nn.Module.forward:  # a list or dict of modules or parameters: nothing to call
+        return False
+    owns_parameters = any(parameter is not None for parameter in module._parameters.values())
+    children = [child for child in module._modules.values() if child is not None]
+    return owns_parameters or is_parametrized(module) or not children
+
+
+class ParameterName(NamedTuple):
+    """One name of a parameter: where it is held and what it is to the layer that owns it."""
+
+    parameter: str
+    layer: str
+    role: str
+    owner: nn.Module
+    attribute: str
+
+
+def parameter_names(model: nn.Module, layers: Mapping[str, nn.Module], everything: bool) -> list[ParameterName]:
+    """Every name of every parameter of the watched layers (or of the whole model), shared ones under each name."""
+    found = []
+    for prefix, module in model.named_modules(remove_duplicate=False):
+        if not everything and not any(prefix == name or prefix.startswith(f"{name}.") or not name for name in layers):
+            continue
+        for attribute, parameter in module._parameters.items():
+            if parameter is not None:
+                name = f"{prefix}.{attribute}" if prefix else attribute
+                layer, known_as, owner = prefix, attribute, module
+                if isinstance(module, ParametrizationList):  # layer.parametrizations.weight.original0
+                    layer, _, known_as = prefix.rpartition(".")
+                    layer = layer.rpartition(".")[0] if "." in layer else ""
+                    owner = model.get_submodule(layer)
+                found.append(ParameterName(name, layer, role_of(owner, known_as), module, attribute))
+    return found
+
+
+def role_of(owner: nn.Module, attribute: str) -> str:
+    """`weight`, `bias` or `other`, from the attribute; PyTorch's own layers also name them weight_ih_l0, in_proj_bias."""
+    if attribute in ("weight", "bias"):
+        return attribute
+    if type(owner).__module__.startswith("torch.nn."):
+        words = attribute.split("_")
+        return next((role for role in ("weight", "bias") if role in words), "other")
+    return "other"
+
+
+def initialized(parameter: Any) -> bool:
+    """Whether the parameter has values yet: a lazy one gets them in the first forward."""
+    return not is_lazy(parameter)
+
+
+def tensors_in(output: object, path: str = "", seen: frozenset[int] = frozenset()) -> Iterator[tuple[str, Tensor]]:
+    """Every tensor in what a layer returned, with its path: "0" for a lone tensor, "1.0", "aux.value" inside others.
+
+    Sequences count positions (named tuples too), mappings use their keys, data classes and plain objects the names of
+    their attributes.
+    """
+    if isinstance(output, Tensor):
+        yield path or "0", output
+        return
+    if id(output) in seen or isinstance(output, str | bytes | int | float | complex | type | nn.Module) or output is None:
+        return
+    seen |= {id(output)}
+    for key, value in _parts(output):
+        yield from tensors_in(value, f"{path}.{key}" if path else str(key), seen)
+
+
+def _parts(output: object) -> Iterable[tuple[object, object]]:
+    if isinstance(output, Mapping):
+        return list(output.items())
+    if isinstance(output, Sequence):
+        return enumerate(output)
+    if dataclasses.is_dataclass(output):
+        return [(f.name, getattr(output, f.name, None)) for f in dataclasses.fields(output)]
+    return list(getattr(output, "__dict__", {}).items())

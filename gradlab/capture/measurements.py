@@ -1,0 +1,66 @@
+"""The gradients of one backward pass, measured as they arrive in bounded memory."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from gradlab.statistics import GradientStatistics, measure_all
+
+AT_ONCE = 16_384
+"""A gradient with more entries is measured on arrival; smaller ones wait to be measured together, which is cheaper."""
+WAITING = 131_072
+"""Entries that may wait: half a megabyte in float32, the size of a core's cache."""
+
+
+class Measurements:
+    """Statistics of gradients in the order in which they were added; nothing is kept of a gradient once measured.
+
+    A waiting gradient is a copy. Holding the engine's own tensor would be cheaper and wrong: a later hook may change it
+    in place, and a tensor that is referenced makes AccumulateGrad copy (performance of the run being watched).
+    """
+
+    def __init__(self, keep_gradients: bool) -> None:
+        self._keep_gradients = keep_gradients
+        self._statistics: list[GradientStatistics | None] = []
+        self._gradients: list[Tensor | None] = []
+        self._waiting: list[Tensor] = []
+        self._waiting_at: list[int] = []
+        self._waiting_entries = 0
+
+    def add(self, gradient: Tensor) -> None:
+        """Take in the next gradient."""
+        if gradient.requires_grad:  # create_graph=True: a number needs no graph
+            gradient = gradient.detach()
+        entries = gradient.numel()
+        if self._keep_gradients:
+            gradient = gradient.clone()
+            self._gradients.append(gradient)
+        elif entries <= AT_ONCE:
+            gradient = gradient.clone()
+        if entries > AT_ONCE:
+            self._statistics.append(measure_all([gradient])[0])
+            return
+        self._waiting.append(gradient)
+        self._waiting_at.append(len(self._statistics))
+        self._statistics.append(None)
+        self._waiting_entries += entries
+        if self._waiting_entries > WAITING:
+            self.settle()
+
+    def settle(self) -> None:
+        """Measure what is waiting."""
+        with torch.no_grad():
+            for index, statistics in zip(self._waiting_at, measure_all(self._waiting), strict=True):
+                self._statistics[index] = statistics
+        self._waiting, self._waiting_at, self._waiting_entries = [], [], 0
+
+    def statistics(self, index: int) -> GradientStatistics:
+        """The statistics of the gradient added as number `index`."""
+        statistics = self._statistics[index]
+        assert statistics is not None, "settle() first"
+        return statistics
+
+    def gradient(self, index: int) -> Tensor | None:
+        """A copy of the gradient added as number `index`, where gradients are kept."""
+        return self._gradients[index] if self._keep_gradients else None

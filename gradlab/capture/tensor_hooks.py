@@ -1,0 +1,33 @@
+"""Method `tensor_hooks`: a forward hook attaches a tensor hook to every output.
+
+The hook stands on the output as the layer returned it. A change in place afterwards gives the tensor a new place in the
+graph and leaves the hook where it is, so the number stays that of the layer's own output.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from gradlab.capture.recorder import Layer, Output, Pass, Recorder
+
+from gradlab.errors import CaptureError
+
+
+class TensorHooks:
+    def __init__(self, recorder: Recorder, modules: dict[str, nn.Module]) -> None:
+        pass
+
+    def check(self, layer: Layer, returned: object) -> None:
+        pass
+
+    def watch(self, output: Output, tensor: Tensor) -> None:
+        output.handle = tensor.register_hook(output)
+
+    def collect(self, finished: Pass) -> None:
+        """Everything has arrived by itself."""
+
+    def explain(self, error: BaseException) -> CaptureError | None:
+        return None
+
+    def close(self) -> None:
+        pass

@@ -1,0 +1,68 @@
+"""Run one measurement: forward, loss against a fixed target, backward."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pandas
+
+from gradlab.batches import loss_function, sample_input, target
+from gradlab.capture import OutputGradient, ParameterGradient, capture_gradients
+from gradlab.networks import build_network
+from gradlab.spec import ExperimentSpec
+from gradlab.tables import records_table
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExperimentResult:
+    """What one measurement gave, as plain numbers: it can be pickled, cached and drawn without a tensor."""
+
+    spec: ExperimentSpec
+    output: tuple[tuple[float, ...], ...]
+    """The network's output, one row per sample."""
+    loss: float
+    """The scalar loss that was differentiated."""
+    outputs: tuple[OutputGradient, ...]
+    """The gradient at every layer's output, in forward order."""
+    parameters: tuple[ParameterGradient, ...]
+    """The gradient of every parameter, in the order of `named_parameters()`."""
+
+    @property
+    def arrival_order(self) -> tuple[str, ...]:
+        """The layers in the order in which gradients arrived at their outputs."""
+        arrived = [record for record in self.outputs if record.backward_index is not None]
+        return tuple(record.layer for record in sorted(arrived, key=lambda record: record.backward_index or 0))
+
+    def output_table(self) -> pandas.DataFrame:
+        """One row per layer output: the record's fields and one column per statistic."""
+        return records_table(self.outputs, OutputGradient)
+
+    def weight_table(self) -> pandas.DataFrame:
+        """One row per weight (no biases), first layer first: the record's fields and one column per statistic."""
+        return records_table([record for record in self.parameters if record.role == "weight"], ParameterGradient)
+
+    def parameter_table(self) -> pandas.DataFrame:
+        """One row per parameter, biases too."""
+        return records_table(self.parameters, ParameterGradient)
+
+
+def run_experiment(spec: ExperimentSpec, *, keep_gradients: bool = False) -> ExperimentResult:
+    """The result of building the network, running it on the sample input, and differentiating the loss once.
+
+    Everything random comes from the specification's seed; global random state is neither read nor changed, so that
+    experiments in several threads do not disturb each other.
+    """
+    network = build_network(spec)
+    batch, wanted, loss_of = sample_input(spec), target(spec), loss_function(spec)
+    with capture_gradients(network, spec.capture_method, keep_gradients=keep_gradients) as capture:
+        output = network(batch)
+        loss = loss_of(output, wanted)
+        loss.backward()
+    last = capture.passes[-1]
+    return ExperimentResult(
+        spec=spec,
+        output=tuple(map(tuple, output.tolist())),
+        loss=loss.item(),
+        outputs=last.outputs,
+        parameters=last.parameters,
+    )

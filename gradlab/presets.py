@@ -1,0 +1,67 @@
+"""Named experiments, each with what to look for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gradlab.spec import Activation, BatchSpec, ExperimentSpec, Initializer, NetworkSpec, SampleInput, Target
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preset:
+    """A named experiment."""
+
+    title: str
+    look_for: str
+    spec: ExperimentSpec
+
+
+_NORMAL_BATCH = BatchSpec(sample_input=SampleInput.STANDARD_NORMAL, batch_size=32)
+
+PRESETS: dict[str, Preset] = {
+    "reference": Preset(
+        title="Reference: five small layers",
+        look_for="Toward the input end the readings shrink, though not at every step.",
+        spec=ExperimentSpec(),
+    ),
+    "reference_shortcut": Preset(
+        title="Reference with shortcuts",
+        look_for="The same weights and input; only the shortcuts are new. The readings level off.",
+        spec=ExperimentSpec(network=NetworkSpec(use_shortcut=True)),
+    ),
+    "two_layer_regression": Preset(
+        title="Two layers: fc1, ReLU, fc2",
+        look_for="An output gradient has the shape of the output, a weight gradient that of the weight.",
+        spec=ExperimentSpec(
+            network=NetworkSpec(layer_sizes=(4, 8, 1), activation=Activation.RELU, activate_last=False),
+            batch=BatchSpec(sample_input=SampleInput.STANDARD_NORMAL, batch_size=3, target=Target.STANDARD_NORMAL),
+        ),
+    ),
+    "deep_sigmoid": Preset(
+        title="Ten sigmoid layers",
+        look_for="A sigmoid's slope is at most 1/4: each layer passes on a small part of the signal.",
+        spec=ExperimentSpec(
+            network=NetworkSpec.of_width(32, 10, activation=Activation.SIGMOID, activate_last=False), batch=_NORMAL_BATCH
+        ),
+    ),
+    "he_relu": Preset(
+        title="Fifty ReLU layers, He initialisation",
+        look_for="The initialisation is made for ReLU: fifty layers on, the signal is still there.",
+        spec=ExperimentSpec(
+            network=NetworkSpec.of_width(
+                256, 50, activation=Activation.RELU, activate_last=False, initializer=Initializer.HE
+            ),
+            batch=_NORMAL_BATCH,
+        ),
+    ),
+    "too_large": Preset(
+        title="Weights twice too large",
+        look_for="Twice the He initialisation: the readings grow toward the input end, about twofold per layer.",
+        spec=ExperimentSpec(
+            network=NetworkSpec.of_width(
+                64, 20, activation=Activation.RELU, activate_last=False, initializer=Initializer.HE, gain=2.0
+            ),
+            batch=_NORMAL_BATCH,
+        ),
+    ),
+}

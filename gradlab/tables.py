@@ -1,0 +1,58 @@
+"""Records as data frames: one row per reading, columns named as the record's fields."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+import pandas
+
+from gradlab.capture.records import OutputGradient, ParameterGradient
+from gradlab.statistics import GradientStatistics
+
+if TYPE_CHECKING:
+    from gradlab.experiment import ExperimentResult
+
+STATISTICS = GradientStatistics._fields
+COUNTS = ("call", "forward_index", "backward_index", "nonfinite_count", "numel")
+
+
+def records_table(records: Iterable[Any], kind: type[OutputGradient] | type[ParameterGradient]) -> pandas.DataFrame:
+    """One row per record: its fields, then one column per statistic. What is missing is NaN or <NA>, never 0."""
+    names = [f.name for f in fields(kind) if f.name not in ("statistics", "gradient")]
+    missing = [None] * len(STATISTICS)
+    rows = [[*(getattr(record, name) for name in names), *(record.statistics or missing)] for record in records]
+    table = pandas.DataFrame(rows, columns=[*names, *STATISTICS])
+    table["status"] = table["status"].map(str)
+    numbers = {name: "Int64" if name in COUNTS else "float64" for name in table if name in COUNTS + STATISTICS}
+    return table.astype(numbers)
+
+
+def tidy_table(result: ExperimentResult) -> pandas.DataFrame:
+    """One row per reading, outputs then parameters, the experiment's fields first: what `to_csv` writes.
+
+    `role` is output, weight or bias. The reading's own dtype, call and output path are left out: in the lab's networks
+    the first is the experiment's, and every layer is called once and returns one tensor. Columns have the types that
+    `pandas.read_csv` finds, so that the CSV reads back to this very frame.
+    """
+    outputs = result.output_table().assign(role="output").drop(columns=["call", "output", "dtype"])
+    parameters = result.parameter_table().drop(columns=["dtype"])
+    readings = pandas.concat([outputs, parameters], ignore_index=True)
+    first = ["role", "layer", "parameter", "module_type", "shape", "forward_index", "backward_index", "status", "note"]
+    table = readings[[*first, *STATISTICS]]
+    table["shape"] = table["shape"].map(str)
+    table["note"] = table["note"].where(table["note"] != "")
+    for place, (name, value) in enumerate((result.spec.to_dict() | {"measured_loss": result.loss}).items()):
+        table.insert(place, name, value)
+    return _as_read(table)
+
+
+def _as_read(table: pandas.DataFrame) -> pandas.DataFrame:
+    kinds = {}
+    for name, column in table.items():
+        if column.isna().all():
+            kinds[name] = "float64"
+        elif name in COUNTS:
+            kinds[name] = "float64" if column.isna().any() else "int64"
+    return table.astype(kinds)
