@@ -45,7 +45,9 @@ Draw = Callable[[int, int, int], Tensor]
 
 SAMPLE_INPUTS: dict[SampleInput, Choice[Draw]] = {
     SampleInput.FIXED_SAMPLE: Choice("Fixed sample", "1, 0, −1, repeated to the input size; every row alike.", _fixed_sample),
-    SampleInput.STANDARD_NORMAL: Choice("Standard normal", "Normal numbers of mean 0, variance 1, from the seed.", _normal_input),
+    SampleInput.STANDARD_NORMAL: Choice(
+        "Standard normal", "Normal numbers of mean 0, variance 1, from the seed.", _normal_input
+    ),
     SampleInput.ZEROS: Choice("Zeros", "All zeros: only the biases reach the layers.", _zeros),
 }
 

@@ -23,7 +23,7 @@ def to_csv(result: ExperimentResult | pandas.DataFrame) -> str:
     guarded = table.copy()
     for name in _text_columns(guarded):
         guarded[name] = guarded[name].str.replace(FORMULA_STARTS, "'", regex=True)
-    return guarded.to_csv(index=False, lineterminator="\n")
+    return str(guarded.to_csv(index=False, lineterminator="\n"))
 
 
 def read_csv(source: str | os.PathLike[str] | IO[str]) -> pandas.DataFrame:

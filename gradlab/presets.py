@@ -48,9 +48,7 @@ PRESETS: dict[str, Preset] = {
         title="Fifty ReLU layers, He initialisation",
         look_for="The initialisation is made for ReLU: fifty layers on, the signal is still there.",
         spec=ExperimentSpec(
-            network=NetworkSpec.of_width(
-                256, 50, activation=Activation.RELU, activate_last=False, initializer=Initializer.HE
-            ),
+            network=NetworkSpec.of_width(256, 50, activation=Activation.RELU, activate_last=False, initializer=Initializer.HE),
             batch=_NORMAL_BATCH,
         ),
     ),

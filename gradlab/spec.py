@@ -257,7 +257,7 @@ def _settle(spec: object, **own_rules: Any) -> None:
 
 def _choice(name: str, value: object, kind: type[StrEnum]) -> StrEnum:
     try:
-        return kind(value)
+        return kind(str(value))
     except ValueError:
         raise SpecError(name, value, listed(kind)) from None
 
@@ -294,10 +294,10 @@ def _scale(name: str, value: object) -> float:
 
 def _number(value: object) -> float | None:
     """The value as a finite float, or None where it is not a number."""
-    if isinstance(value, bool) or not isinstance(value, int | float | str) and not hasattr(value, "__float__"):
+    if isinstance(value, bool) or (not isinstance(value, int | float | str) and not hasattr(value, "__float__")):
         return None
     try:
-        number = float(value)  # type: ignore[arg-type]
+        number = float(value)
     except (ValueError, OverflowError, TypeError, RuntimeError):
         return None
     return number if math.isfinite(number) else None
@@ -312,5 +312,3 @@ def _layer_sizes(name: str, value: object) -> tuple[int, ...]:
     if not 2 <= len(value) <= MAX_LAYERS + 1:
         raise SpecError(name, shorten(value), f"2 to {MAX_LAYERS + 1} sizes, for 1 to {MAX_LAYERS} layers")
     return tuple(_whole(name, size, 1, MAX_SIZE) for size in value)
-
-

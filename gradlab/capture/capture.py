@@ -14,8 +14,8 @@ from torch import nn
 
 from gradlab.capture.full_backward_hooks import FullBackwardHooks
 from gradlab.capture.layers import Selection, parameter_names, select_layers
-from gradlab.capture.records import BackwardPass
 from gradlab.capture.recorder import Layer, Pass, Recorder, Watcher
+from gradlab.capture.records import BackwardPass
 from gradlab.capture.reporting import output_records, parameter_records
 from gradlab.capture.retain_grad import RetainGrad
 from gradlab.capture.tensor_hooks import TensorHooks
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import pandas
 
 
-CAPTURE_METHODS: dict[CaptureMethod, Choice[Callable[[Recorder, dict[str, nn.Module]], Method]]] = {
+CAPTURE_METHODS: dict[CaptureMethod, Choice[Callable[[Recorder, dict[str, nn.Module]], Watcher]]] = {
     CaptureMethod.TENSOR_HOOKS: Choice(
         "Tensor hooks", "A forward hook puts a tensor hook on every layer's output: right for any model.", TensorHooks
     ),
@@ -35,7 +35,9 @@ CAPTURE_METHODS: dict[CaptureMethod, Choice[Callable[[Recorder, dict[str, nn.Mod
         "retain_grad()", "Keep the output, read its .grad after backward: for a look at one activation.", RetainGrad
     ),
     CaptureMethod.FULL_BACKWARD_HOOKS: Choice(
-        "Full backward hooks", "A hook on the module gives grad_output; no in-place changes, no nested outputs.", FullBackwardHooks
+        "Full backward hooks",
+        "A hook on the module gives grad_output; no in-place changes, no nested outputs.",
+        FullBackwardHooks,
     ),
 }
 
@@ -117,9 +119,7 @@ class GradientCapture:
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         assert self._recorder is not None
         watcher, diagnosis = self._recorder.watcher, self._why_nothing()
         self._detach()

@@ -16,7 +16,7 @@ NO_TASK = -1
 
 def when_backward_ends(function: Callable[[], None]) -> None:
     """Have the engine call `function` once the backward call that is running now has ended without an error."""
-    torch.autograd.Variable._execution_engine.queue_callback(function)  # type: ignore[attr-defined]
+    torch.autograd.Variable._execution_engine.queue_callback(function)
 
 
 def backward_depth() -> int:
@@ -47,6 +47,6 @@ def _stack() -> Iterator[FrameType]:
 def accumulates_into(leaf: torch.Tensor) -> bool:
     """Whether the backward call that is running now will add to the leaf's `.grad` (torch.autograd.grad does not)."""
     try:
-        return bool(torch._C._will_engine_execute_node(torch.autograd.graph.get_gradient_edge(leaf).node))  # type: ignore[attr-defined]
+        return bool(torch._C._will_engine_execute_node(torch.autograd.graph.get_gradient_edge(leaf).node))
     except RuntimeError:  # the leaf is one that torch.autograd.grad was asked for
         return False

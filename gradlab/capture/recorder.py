@@ -259,10 +259,10 @@ class Recorder:
 
     def _await_parts(self, layer: Layer, returned: object) -> None:
         self.watcher.check(layer, returned)
-        paths = 0
-        for paths, (path, tensor) in enumerate(tensors_in(returned), 1):
+        parts = list(tensors_in(returned))
+        for path, tensor in parts:
             self._await(layer, path, tensor)
-        if not paths:
+        if not parts:
             output = Output(self, layer, layer.calls, "0", None)
             output.note = f"it returned {type(returned).__name__}, without a tensor in it"
             self.round.outputs.append(output)

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from gradlab.capture.records import OutputGradient, ParameterGradient, Status, status_of
 from gradlab.capture.recorder import Layer, Output, Parameter, Pass
+from gradlab.capture.records import OutputGradient, ParameterGradient, Status, status_of
 from gradlab.statistics import GradientStatistics, measure, scaled
 
 IN_PARTS = "its gradient arrived in several parts that can no longer be added up"

@@ -9,7 +9,6 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from gradlab.capture.recorder import Layer, Output, Pass, Recorder
-
 from gradlab.errors import CaptureError
 
 
