@@ -2,6 +2,7 @@
 
 from gradlab import presets
 from gradlab.capture import BackwardPass, OutputGradient, ParameterGradient, Status, capture_gradients
+from gradlab.diagnosis import CutOffs, Diagnosis, Verdict, diagnose
 from gradlab.errors import CaptureError, CaptureWarning, GradlabError, SpecError
 from gradlab.experiment import ExperimentResult, run_experiment
 from gradlab.export import read_csv, to_csv
@@ -14,7 +15,9 @@ __all__ = [
     "BatchSpec",
     "CaptureError",
     "CaptureWarning",
+    "CutOffs",
     "DeepNetwork",
+    "Diagnosis",
     "ExperimentResult",
     "ExperimentSpec",
     "GradientStatistics",
@@ -24,8 +27,10 @@ __all__ = [
     "ParameterGradient",
     "SpecError",
     "Status",
+    "Verdict",
     "build_network",
     "capture_gradients",
+    "diagnose",
     "presets",
     "read_csv",
     "run_experiment",

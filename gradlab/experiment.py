@@ -8,7 +8,7 @@ import pandas
 
 from gradlab.batches import loss_function, sample_input, target
 from gradlab.capture import OutputGradient, ParameterGradient, capture_gradients
-from gradlab.networks import build_network
+from gradlab.networks import DeepNetwork, build_network
 from gradlab.spec import ExperimentSpec
 from gradlab.tables import records_table
 
@@ -26,6 +26,10 @@ class ExperimentResult:
     """The gradient at every layer's output, in forward order."""
     parameters: tuple[ParameterGradient, ...]
     """The gradient of every parameter, in the order of `named_parameters()`."""
+    filled_before: int
+    """How many parameters had a `.grad` before backward."""
+    filled_after: int
+    """How many had one after it."""
 
     @property
     def arrival_order(self) -> tuple[str, ...]:
@@ -57,6 +61,7 @@ def run_experiment(spec: ExperimentSpec, *, keep_gradients: bool = False) -> Exp
     with capture_gradients(network, spec.capture_method, keep_gradients=keep_gradients) as capture:
         output = network(batch)
         loss = loss_of(output, wanted)
+        filled_before = _filled(network)
         loss.backward()
     last = capture.passes[-1]
     return ExperimentResult(
@@ -65,4 +70,10 @@ def run_experiment(spec: ExperimentSpec, *, keep_gradients: bool = False) -> Exp
         loss=loss.item(),
         outputs=last.outputs,
         parameters=last.parameters,
+        filled_before=filled_before,
+        filled_after=_filled(network),
     )
+
+
+def _filled(network: DeepNetwork) -> int:
+    return sum(parameter.grad is not None for parameter in network.parameters())

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
-from gradlab.spec import Activation, BatchSpec, ExperimentSpec, Initializer, NetworkSpec, SampleInput, Target
+from gradlab.spec import Activation, BatchSpec, ExperimentSpec, Initializer, Loss, NetworkSpec, SampleInput, Target
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -14,6 +15,10 @@ class Preset:
     title: str
     look_for: str
     spec: ExperimentSpec
+
+
+def _deep(width: int, depth: int, output_size: int, **options: Any) -> NetworkSpec:
+    return NetworkSpec.of_width(width, depth, output_size=output_size, activate_last=False, **options)
 
 
 _NORMAL_BATCH = BatchSpec(sample_input=SampleInput.STANDARD_NORMAL, batch_size=32)
@@ -40,26 +45,24 @@ PRESETS: dict[str, Preset] = {
     "deep_sigmoid": Preset(
         title="Ten sigmoid layers",
         look_for="A sigmoid's slope is at most 1/4: each layer passes on a small part of the signal.",
-        spec=ExperimentSpec(
-            network=NetworkSpec.of_width(32, 10, activation=Activation.SIGMOID, activate_last=False), batch=_NORMAL_BATCH
-        ),
+        spec=ExperimentSpec(network=_deep(32, 10, 1, activation=Activation.SIGMOID), batch=_NORMAL_BATCH),
     ),
     "he_relu": Preset(
         title="Fifty ReLU layers, He initialisation",
         look_for="The initialisation is made for ReLU: fifty layers on, the signal is still there.",
         spec=ExperimentSpec(
-            network=NetworkSpec.of_width(256, 50, activation=Activation.RELU, activate_last=False, initializer=Initializer.HE),
-            batch=_NORMAL_BATCH,
+            network=_deep(256, 50, 10, activation=Activation.RELU, initializer=Initializer.HE),
+            # Class labels: the error of a zero target would be the output itself, which the weights amplify in their own
+            # way toward the input too, and the readings would grow although no layer amplifies a signal that is not its own.
+            batch=replace(_NORMAL_BATCH, target=Target.CLASS_LABELS),
+            loss=Loss.CROSS_ENTROPY,
         ),
     ),
     "too_large": Preset(
         title="Weights twice too large",
         look_for="Twice the He initialisation: the readings grow toward the input end, about twofold per layer.",
         spec=ExperimentSpec(
-            network=NetworkSpec.of_width(
-                64, 20, activation=Activation.RELU, activate_last=False, initializer=Initializer.HE, gain=2.0
-            ),
-            batch=_NORMAL_BATCH,
+            network=_deep(64, 20, 1, activation=Activation.RELU, initializer=Initializer.HE, gain=2.0), batch=_NORMAL_BATCH
         ),
     ),
 }

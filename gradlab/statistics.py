@@ -1,10 +1,10 @@
 """What is measured about one gradient.
 
-`measure` computes every number plainly, in float64. `measure_all` computes the same numbers for many gradients and is built
-for speed, because it runs inside every captured backward pass. On the CPU it lays short gradients end to end in one float64
-table, makes longer ones of one size the rows of a matrix, and cuts long ones into pieces; matrix and piece stay in the cache
-while float32 kernels pass over them. No pass looks for NaN or infinity: a finite sum of absolute values proves that there is
-none, and a gradient without that proof goes to `measure`.
+`measure` computes every number plainly, in float64. `measure_all` computes the same numbers for many gradients and is
+built for speed, because it runs inside every captured backward pass. On the CPU it lays short gradients end to end in
+one float64 table, makes longer ones of one size the rows of a matrix, and cuts long ones into pieces; matrix and piece
+stay in the cache while float32 kernels pass over them. No pass looks for NaN or infinity: a finite sum of absolute
+values proves that there is none, and a gradient without that proof is measured plainly.
 """
 
 from __future__ import annotations
@@ -22,22 +22,21 @@ from torch._utils import _flatten_dense_tensors
 
 Array = NDArray[Any]
 
-# Lays tensors of any shapes end to end in one C++ call, in 40 % of the time of torch.cat over reshaped tensors.
+# One C++ call for tensors of any shapes, in 40 % of the time of torch.cat over reshaped tensors.
 lay_end_to_end: Callable[[list[Tensor]], Tensor] = _flatten_dense_tensors
 
-# The numbers in one pass of each kind: with their absolute values or float64 copies about half a megabyte, which is both
-# the most memory that measuring adds and what a level-two cache holds.
+# The most numbers taken at a time (half as many in float64): with their absolute values they fill a megabyte, which is
+# all the memory that measuring adds, and what a level-two cache holds. The float64 table has more columns.
 PIECE = 131_072
-STACK = 65_536
-SHORT_BATCH = 16_384
+SHORT_PIECE = 16_384
 
 # Up to this length, or up to this total of all gradients of one size, the float64 table is the fastest.
-SHORT = 256
-SHORT_TOTAL = 4_096
+SHORT = 128
+SHORT_TOTAL = 8_192
 
-# Row sums in float32 run over blocks of this many numbers, which are then added in float64: one long dot product is no
-# faster and is off by 1e-5 where all entries are equal, as they are in the gradient of a mean.
-BLOCK = 1_024
+# Row sums in float32 run over blocks of this many numbers and go on in float64: a dot product of a whole piece saves
+# 5 %, but is off by 1e-5 where all entries are equal, as in the gradient of a mean.
+BLOCK = 512
 ONES = {np.dtype(kind): np.ones(BLOCK, kind) for kind in (np.float32, np.float64)}
 
 # For a largest entry between these two numbers no sum of squares leaves the range of the type; the third is the largest
@@ -50,10 +49,9 @@ NAN = math.nan
 
 
 class GradientStatistics(NamedTuple):
-    """The size, range and emptiness of one gradient: over its finite entries, and over absolute values if it is complex.
+    """The size, range and emptiness of one gradient over its finite entries; if complex, over their absolute values.
 
-    A gradient without entries has norm 0 and NaN in the other real numbers. One with entries of which none is finite has
-    NaN in all of them.
+    A gradient without entries has norm 0 and NaN in the other float fields; one without a finite entry has NaN in all.
     """
 
     mean_abs: float
@@ -82,57 +80,50 @@ EMPTY = GradientStatistics(NAN, NAN, 0.0, NAN, NAN, NAN, NAN, NAN, 0, 0)
 
 
 def measure(gradient: Tensor) -> GradientStatistics:
-    """The statistics of one gradient, computed plainly in float64; all NaN on the meta device, which holds no values."""
+    """The statistics of one gradient, computed plainly in float64; NaN on the meta device, which holds no values."""
+    gradient = gradient.detach()
     return _measure_plainly([gradient if gradient.is_meta else gradient.cpu()])[0]
 
 
 def measure_all(gradients: Sequence[Tensor]) -> list[GradientStatistics]:
-    """The statistics of every gradient, in order: the numbers of `measure` to 1e-6, usually to 1e-7; float64 to 1e-12."""
-    results: dict[int, GradientStatistics] = {}
+    """The statistics of every gradient, in order: those of `measure` to a relative 1e-6, or 1e-12 in float64."""
+    results = [EMPTY] * len(gradients)
     short: list[int] = []
     same_size: dict[tuple[torch.dtype, int], list[int]] = {}
     elsewhere: dict[torch.device, list[int]] = {}
+    jobs: list[tuple[Callable[[list[Tensor]], list[GradientStatistics]], list[int]]] = []
     with torch.no_grad(), np.errstate(all="ignore"):
         for index, gradient in enumerate(gradients):
             dtype, numel = gradient.dtype, gradient.numel()
             if not gradient.is_cpu:
                 elsewhere.setdefault(gradient.device, []).append(index)
             elif dtype not in REAL or gradient.layout is not torch.strided or gradient.is_nested:
-                stored, implied_zeros = _stored(gradient)
-                results[index] = _combined([_measure_in_pieces(stored), _zeros(implied_zeros)])
-            elif 0 < numel <= SHORT and dtype is not torch.float64:
-                short.append(index)
-            else:
+                jobs.append((_measure_in_pieces, [index]))
+            elif numel > SHORT or dtype is torch.float64:
                 same_size.setdefault((dtype, numel), []).append(index)
+            elif numel:
+                short.append(index)
 
-        jobs: list[tuple[Callable[[list[Tensor]], list[GradientStatistics]], list[int]]] = []
         jobs += [(_measure_plainly, indices) for indices in elsewhere.values()]
         for (dtype, numel), indices in same_size.items():
-            if numel > STACK:
-                results.update((index, _measure_in_pieces(gradients[index])) for index in indices)
-            elif 0 < numel * len(indices) <= SHORT_TOTAL and dtype is not torch.float64:
+            if numel > _piece_length(dtype):
+                jobs.append((_measure_in_pieces, indices))
+            elif numel * len(indices) <= SHORT_TOTAL and dtype is not torch.float64:
                 short += indices
             else:
-                jobs += [(_measure_stack, batch) for batch in _batches(indices, gradients, STACK)]
-        jobs += [(_measure_short, batch) for batch in _batches(short, gradients, SHORT_BATCH)]
+                jobs += [(_measure_rows, batch) for batch in _batches(indices, gradients, _piece_length(dtype))]
+        jobs += [(_measure_short, batch) for batch in _batches(short, gradients, SHORT_PIECE)]
         for job, indices in jobs:
-            results.update(zip(indices, job([gradients[index] for index in indices]), strict=True))
-    return [results[index] for index in range(len(gradients))]
+            for index, statistics in zip(indices, job([gradients[index] for index in indices]), strict=True):
+                results[index] = statistics
+    return results
 
 
 def scaled(statistics: GradientStatistics, factor: float) -> GradientStatistics:
     """The statistics of the gradient multiplied by a factor above 0, such as one over the loss scale."""
     if not 0 < factor < math.inf:
         raise ValueError(f"factor must be finite and above 0, got {factor!r}")
-    return statistics._replace(
-        mean_abs=statistics.mean_abs * factor,
-        rms=statistics.rms * factor,
-        norm=statistics.norm * factor,
-        min=statistics.min * factor,
-        max=statistics.max * factor,
-        max_abs=statistics.max_abs * factor,
-        mean=statistics.mean * factor,
-    )
+    return GradientStatistics._make((*(number * factor for number in statistics[:7]), *statistics[7:]))
 
 
 def _stored(gradient: Tensor) -> tuple[Tensor, int]:
@@ -151,7 +142,7 @@ def _stored(gradient: Tensor) -> tuple[Tensor, int]:
 
 
 def _real(values: Tensor) -> Tensor:
-    """The numbers as flat float32 or float64; absolute values of complex ones, in float64 as their squares are formed."""
+    """The numbers as flat float32 or float64; of complex ones the absolute values, whose squares need float64."""
     if values.is_complex():
         values = values.to(torch.complex128).abs()
     elif values.dtype is not torch.float32 and values.dtype is not torch.float64:
@@ -185,7 +176,7 @@ def _combined(parts: Sequence[GradientStatistics]) -> GradientStatistics:
 
 
 def _measure_plainly(gradients: list[Tensor]) -> list[GradientStatistics]:
-    """With torch alone, for gradients of one device; float64 on the CPU. A device is read when all its work is queued."""
+    """With torch alone: float64 on the CPU; another device is read from only when all its work is queued."""
     if gradients[0].is_meta:
         return [EMPTY._replace(norm=NAN, numel=gradient.numel()) for gradient in gradients]
     with torch.no_grad():
@@ -216,11 +207,11 @@ def _reduced(rows: Tensor) -> tuple[Tensor, Tensor]:
     limit = 1000 if rows.dtype is torch.float64 else 126
     unit = max_abs.log2().ceil().clamp(-limit, limit).exp2()
     values = values / unit[:, None]
-    mean_square = values.square().sum(1) / finite
+    squares = values.square().sum(1)
     lengths = [
         values.abs().sum(1) / finite * unit,
-        mean_square.sqrt() * unit,
-        (mean_square * finite).sqrt() * unit,
+        (squares / finite).sqrt() * unit,
+        squares.sqrt() * unit,
         rows.where(is_finite, math.inf).amin(1),
         rows.where(is_finite, -math.inf).amax(1),
         max_abs,
@@ -258,27 +249,29 @@ def _measure_short(gradients: list[Tensor]) -> list[GradientStatistics]:
     total, total_abs, total_square, zero_count = np.add.reduceat(table, starts, 1)
     low = np.minimum.reduceat(signed, starts)
     high = np.maximum.reduceat(signed, starts)
-    return _collected(gradients, sizes, total_abs, np.sqrt(total_square), low, high, total, zero_count)
+    return _collected(gradients, sizes, low, high, total, total_abs, np.sqrt(total_square), zero_count)
 
 
-def _measure_stack(gradients: list[Tensor]) -> list[GradientStatistics]:
-    """Gradients of one size as the rows of a matrix."""
-    values = _real(lay_end_to_end(gradients)).numpy(force=True)
-    return _measure_rows(values.reshape(len(gradients), -1), gradients)
+def _measure_in_pieces(gradients: list[Tensor]) -> list[GradientStatistics]:
+    """Long gradients, and those of other types and layouts, one by one."""
+    results = []
+    for gradient in gradients:
+        stored, implied_zeros = _stored(gradient)
+        parts = [_zeros(implied_zeros)]
+        for piece in _pieces(stored):
+            parts += _measure_rows([piece])
+        results.append(_combined(parts))
+    return results
 
 
-def _measure_in_pieces(gradient: Tensor) -> GradientStatistics:
-    parts = []
-    for piece in _pieces(gradient):
-        parts += _measure_rows(_real(piece).numpy(force=True).reshape(1, -1), [piece])
-    return _combined(parts)
+def _piece_length(dtype: torch.dtype) -> int:
+    return PIECE if dtype in NARROW else PIECE // 2
 
 
 def _pieces(gradient: Tensor) -> Iterator[Tensor]:
-    """All entries, in any order, as tensors whose flat copy, if they need one, is no larger than a piece."""
-    length = PIECE if gradient.dtype in NARROW else PIECE // 2
-    order = sorted(range(gradient.dim()), key=gradient.stride, reverse=True)  # as in memory, so that a transpose is free
-    gradient = gradient.permute(order)
+    """All entries, in any order, as tensors of which even a copy is no larger than a piece."""
+    length = _piece_length(gradient.dtype)
+    gradient = _in_memory_order(gradient)
     if gradient.is_contiguous():
         yield from torch.split(gradient.view(-1), length)
     elif gradient.numel() <= length:
@@ -289,11 +282,20 @@ def _pieces(gradient: Tensor) -> Iterator[Tensor]:
             yield from _pieces(half)
 
 
-def _measure_rows(rows: Array, gradients: list[Tensor]) -> list[GradientStatistics]:
-    """Each row of the matrix, which holds the entries of one gradient."""
-    height, width = rows.shape
+def _in_memory_order(gradient: Tensor) -> Tensor:
+    """With its dimensions reordered, which no statistic depends on, so that a transposed tensor needs no slow copy."""
+    if gradient.is_contiguous():
+        return gradient
+    return gradient.permute(sorted(range(gradient.dim()), key=gradient.stride, reverse=True))
+
+
+def _measure_rows(gradients: list[Tensor]) -> list[GradientStatistics]:
+    """Gradients of one type and size as the rows of a matrix."""
+    height, width = len(gradients), gradients[0].numel()
     if width == 0:
         return [EMPTY] * height
+    values = _real(lay_end_to_end([_in_memory_order(gradient) for gradient in gradients]))
+    rows = values.numpy(force=True).reshape(height, width)
     absolute = np.abs(rows)
     total_abs = _row_sums(absolute)
     zero_count = np.zeros(height)
@@ -309,7 +311,7 @@ def _measure_rows(rows: Array, gradients: list[Tensor]) -> list[GradientStatisti
         exponents = np.clip(np.frexp(max_abs)[1], -limit, limit)
         np.multiply(rows, np.ldexp(rows.dtype.type(1), -exponents)[:, None], absolute)
         norm = np.ldexp(np.sqrt(_row_sums(absolute, squared=True)), exponents)
-    return _collected(gradients, np.full(height, width), total_abs, norm, low, high, _row_sums(rows), zero_count)
+    return _collected(gradients, np.full(height, width), low, high, _row_sums(rows), total_abs, norm, zero_count)
 
 
 def _row_sums(rows: Array, squared: bool = False) -> Array:
@@ -325,21 +327,14 @@ def _row_sums(rows: Array, squared: bool = False) -> Array:
     return sums
 
 
-def _collected(
-    gradients: list[Tensor],
-    sizes: Array,
-    total_abs: Array,
-    norm: Array,
-    low: Array,
-    high: Array,
-    total: Array,
-    zero_count: Array,
-) -> list[GradientStatistics]:
-    """One record for each gradient; a sum of absolute values that is not finite sends a gradient to `measure`."""
+def _collected(gradients: list[Tensor], sizes: Array, *columns: Array) -> list[GradientStatistics]:
+    """A record for each gradient; one whose absolute values have no finite sum is measured again, exactly."""
+    low, high, total, total_abs, norm, zero_count = columns
     lengths = (total_abs / sizes, norm / np.sqrt(sizes), norm, low, high, np.maximum(high, -low), total / sizes)
-    columns = [column.tolist() for column in (*lengths, zero_count / sizes)]
-    results = list(map(GradientStatistics._make, zip(*columns, repeat(0), sizes.tolist(), strict=False)))
+    fields = [column.tolist() for column in (*lengths, zero_count / sizes)]
+    results = list(map(GradientStatistics._make, zip(*fields, repeat(0), sizes.tolist(), strict=False)))
     if not np.maximum.reduce(total_abs) < math.inf:
-        for index in np.flatnonzero(~(total_abs < math.inf)):
-            results[index] = measure(gradients[index])
+        unproven = np.flatnonzero(~(total_abs < math.inf)).tolist()
+        for index, exact in zip(unproven, _measure_plainly([gradients[index] for index in unproven]), strict=True):
+            results[index] = exact
     return results

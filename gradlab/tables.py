@@ -56,3 +56,17 @@ def _as_read(table: pandas.DataFrame) -> pandas.DataFrame:
         elif name in COUNTS:
             kinds[name] = "float64" if column.isna().any() else "int64"
     return table.astype(kinds)
+
+
+STATISTIC_HELP = {
+    "mean_abs": "the mean of the absolute values of the gradient's entries.",
+    "rms": "the root of the mean of the squared entries.",
+    "norm": "the length of the gradient taken as one vector (L2 norm).",
+    "min": "the smallest entry.",
+    "max": "the largest entry.",
+    "max_abs": "the largest absolute value of an entry.",
+    "mean": "the mean of the entries, where signs cancel: direction, not strength.",
+    "zero_fraction": "the share of entries that are exactly zero.",
+    "nonfinite_count": "how many entries are NaN or infinite; the other numbers leave these out.",
+    "numel": "how many entries the gradient has.",
+}

@@ -1,0 +1,24 @@
+"""Measure: controls, the three stages, the readings as chart, table and CSV."""
+
+import streamlit as st
+
+from gradlab.ui import cache, controls, panels, stages
+
+st.title("What does one backward pass leave behind?")
+picture = st.container()
+
+quantity = panels.quantity_switch("gradient")
+spec = controls.experiment()
+result = cache.measured(spec)
+
+with picture:
+    title = f"mean |{'weight' if quantity == 'weights' else 'output'} gradient|"
+    panels.show(cache.readings(spec, quantity, title, True, panels.dark()), "measure_readings", ("", cache.diagnosed(spec)))
+
+st.header("Three stages")
+stages.show(result)
+
+st.header("The readings")
+panels.table(result, quantity)
+panels.download(result, key="measure_csv")
+panels.what_is_this_number()
