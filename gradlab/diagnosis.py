@@ -93,7 +93,8 @@ def diagnose(result: ExperimentResult, cut_offs: CutOffs | None = None) -> Diagn
         factor=factor,
         attenuation=attenuation,
         fitted_layers=tuple(names),
-        sentence=f"Output gradients change {short_number(factor)}-fold per layer toward the input: {_change(attenuation)} {len(values)} hidden layers.",
+        sentence=f"Output gradients change {short_number(factor)}-fold per layer toward the input:"
+        f" {_change(attenuation)} {len(values)} hidden layers.",
     )
 
 

@@ -7,13 +7,15 @@ from gradlab.ui import cache, controls, panels, stages
 st.title("What does one backward pass leave behind?")
 picture = st.container()
 
-quantity = panels.quantity_switch("gradient")
-spec = controls.experiment()
+spec, quantity = controls.experiment()
 result = cache.measured(spec)
 
 with picture:
-    title = f"mean |{'weight' if quantity == 'weights' else 'output'} gradient|"
-    panels.show(cache.readings(spec, quantity, title, True, panels.dark()), "measure_readings", ("", cache.diagnosed(spec)))
+    panels.show(
+        cache.readings(spec, quantity, printed_order=True, dark=panels.dark()),
+        "measure_readings",
+        ("", cache.diagnosed(spec)),
+    )
 
 st.header("Three stages")
 stages.show(result)

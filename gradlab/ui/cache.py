@@ -44,7 +44,8 @@ def river(specs: dict[str, ExperimentSpec], quantity: str, arrived: int | None, 
 
 
 @st.cache_data(max_entries=300, show_spinner=False)
-def readings(spec: ExperimentSpec, quantity: str, title: str, printed_order: bool, dark: bool) -> Picture:
+def readings(spec: ExperimentSpec, quantity: str, printed_order: bool, dark: bool) -> Picture:
+    title = "mean |weight gradient|" if quantity == Quantity.WEIGHTS else "mean |output gradient|"
     return _picture(charts.readings(trail(spec, quantity), title=title, printed_order=printed_order, dark=dark))
 
 

@@ -11,7 +11,7 @@ from gradlab.diagnosis import Diagnosis, Verdict
 from gradlab.experiment import ExperimentResult
 from gradlab.export import to_csv
 from gradlab.tables import STATISTIC_HELP
-from gradlab.trail import QUANTITY_HELP, Quantity
+from gradlab.trail import Quantity
 from gradlab.ui.cache import Picture
 
 SIGNS = {
@@ -23,7 +23,6 @@ SIGNS = {
     Verdict.TOO_SHALLOW: "○ too shallow to judge",
     Verdict.NOT_MEASURABLE: "○ not measurable",
 }
-QUANTITY_TITLES = {Quantity.WEIGHTS: "Weight gradients", Quantity.OUTPUTS: "Output gradients"}
 
 
 def dark() -> bool:
@@ -44,23 +43,6 @@ def headline(diagnosis: Diagnosis, name: str = "") -> None:
     severe = ", severely" if diagnosis.severe else ""
     of = f"{name}: " if name else ""
     st.markdown(f"**{of}{SIGNS[diagnosis.verdict]}{severe}.** {diagnosis.sentence}")
-
-
-def quantity_switch(key: str) -> Quantity:
-    """Which gradient is shown; the page always says which."""
-    chosen = st.segmented_control(
-        "Which gradient",
-        [str(quantity) for quantity in Quantity],
-        default=str(Quantity.WEIGHTS),
-        required=True,
-        format_func=lambda quantity: QUANTITY_TITLES[Quantity(quantity)],
-        key=key,
-        bind="query-params",
-        label_visibility="collapsed",
-    )
-    quantity = Quantity(chosen or Quantity.WEIGHTS)
-    st.markdown(QUANTITY_HELP[quantity])
-    return quantity
 
 
 def table(result: ExperimentResult, quantity: Quantity) -> None:

@@ -20,11 +20,11 @@ def show(result: ExperimentResult) -> None:
 def _forward(result: ExperimentResult) -> None:
     spec = result.spec
     rows, columns = len(result.output), len(result.output[0])
-    first = ", ".join(short_number(value) for value in result.output[0][:4]) + (", …" if columns > 4 else "")
+    first = ", ".join(short_number(value) for value in result.output[0][:4]) + (" …" if columns > 4 else "")
     st.markdown(
         f"The input goes in ({SAMPLE_INPUTS[spec.batch.sample_input].title.lower()}, shape {rows} × {spec.network.input_size})"
-        f" and an output of shape {rows} × {columns} comes out. Its first row: **{first}**."
-        f" {result.filled_before} of {len(result.parameters)} parameters have a `.grad`."
+        f" and an output of shape {rows} × {columns} comes out, beginning with **{first}**."
+        f" So far {result.filled_before} of {len(result.parameters)} parameters have a `.grad`."
     )
 
 
