@@ -6,11 +6,14 @@ from gradlab.diagnosis import CutOffs, Diagnosis, Verdict, diagnose
 from gradlab.errors import CaptureError, CaptureWarning, GradlabError, SpecError
 from gradlab.experiment import ExperimentResult, run_experiment
 from gradlab.export import read_csv, to_csv
+from gradlab.history import GradientHistory, watch
 from gradlab.networks import DeepNetwork, build_network
 from gradlab.spec import BatchSpec, ExperimentSpec, NetworkSpec
 from gradlab.statistics import GradientStatistics
 
 __all__ = [
+    "GradientHistory",
+    "watch",
     "BackwardPass",
     "BatchSpec",
     "CaptureError",

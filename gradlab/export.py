@@ -10,6 +10,7 @@ import pandas
 from gradlab.experiment import ExperimentResult
 from gradlab.tables import tidy_table
 
+NAMES = ("layer", "parameter", "output")
 FORMULA_STARTS = r"^(?='*[=+\-@\t\r])"
 """Text that a spreadsheet would run as a formula, guarded before or not."""
 
@@ -28,7 +29,10 @@ def to_csv(result: ExperimentResult | pandas.DataFrame) -> str:
 
 def read_csv(source: str | os.PathLike[str] | IO[str]) -> pandas.DataFrame:
     """The data frame that `to_csv` wrote, to the last bit. `source` is a path or an open file."""
-    table = pandas.read_csv(source, keep_default_na=False, na_values=[""])
+    # Layers may be named 0, 1, 2 and the model itself "": names are text all the same.
+    table = pandas.read_csv(source, keep_default_na=False, na_values=[""], dtype=dict.fromkeys(NAMES, "str"))
+    if "layer" in table:
+        table["layer"] = table["layer"].fillna("")
     for name in _text_columns(table):
         table[name] = table[name].str.replace(f"^'(?={FORMULA_STARTS[1:]})", "", regex=True)
     return table

@@ -45,10 +45,11 @@ def tidy_table(result: ExperimentResult) -> pandas.DataFrame:
     table["note"] = table["note"].where(table["note"] != "")
     for place, (name, value) in enumerate((result.spec.to_dict() | {"measured_loss": result.loss}).items()):
         table.insert(place, name, value)
-    return _as_read(table)
+    return as_read(table)
 
 
-def _as_read(table: pandas.DataFrame) -> pandas.DataFrame:
+def as_read(table: pandas.DataFrame) -> pandas.DataFrame:
+    """The table with the column types that reading it back from CSV finds."""
     kinds = {}
     for name, column in table.items():
         if column.isna().all():

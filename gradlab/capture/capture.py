@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import warnings
 from collections.abc import Callable
@@ -13,12 +12,13 @@ from typing import TYPE_CHECKING, Any, Self, SupportsFloat
 from torch import nn
 
 from gradlab.capture.full_backward_hooks import FullBackwardHooks
-from gradlab.capture.layers import Selection, parameter_names, select_layers
-from gradlab.capture.recorder import Layer, Pass, Recorder, Watcher
+from gradlab.capture.layers import Selection, hidden_layers, parameter_names, select_layers
+from gradlab.capture.recorder import Recorder, Watcher
 from gradlab.capture.records import BackwardPass
 from gradlab.capture.reporting import output_records, parameter_records
 from gradlab.capture.retain_grad import RetainGrad
 from gradlab.capture.tensor_hooks import TensorHooks
+from gradlab.capture.watched import Pass
 from gradlab.errors import CaptureError, CaptureWarning, listed, shorten
 from gradlab.registry import Choice
 from gradlab.spec import CaptureMethod
@@ -78,6 +78,9 @@ class GradientCapture:
         keep_passes: int | None,
         keep_gradients: bool,
         loss_scale: SupportsFloat | Callable[[], SupportsFloat],
+        *,
+        wanted: Callable[[], bool] = lambda: True,
+        when_finished: Callable[[Pass], None] | None = None,
     ) -> None:
         if not isinstance(model, nn.Module):
             raise CaptureError(f"a capture watches a torch.nn.Module, not {shorten(model)}")
@@ -93,6 +96,8 @@ class GradientCapture:
         self._loss_scale = partial(_positive, loss_scale)
         if not callable(loss_scale):
             self._loss_scale()
+        self._wanted = wanted
+        self._when_finished = when_finished
         self._recorder: Recorder | None = None
         self._ended: str | None = None
         self._handles: list[Any] = []
@@ -107,13 +112,18 @@ class GradientCapture:
             self._recorder = recorder = Recorder(
                 modules,
                 names,
+                hidden_layers(self._model),
                 keep_passes=self._keep_passes,
                 keep_gradients=self._keep_gradients,
                 loss_scale=self._loss_scale,
+                wanted=self._wanted,
+                averages=_exchange(self._model),
             )
+            recorder.when_finished = self._when_finished
             recorder.watcher = CAPTURE_METHODS[self._method].build(recorder, modules)
             for layer, module in zip(recorder.layers, modules.values(), strict=True):
-                self._handles.append(module.register_forward_hook(_ForwardHook(recorder, layer)))
+                # Not module.register_forward_hook: a scripted module forbids it, and yet calls the hook when it is called.
+                self._handles.append(nn.Module.register_forward_hook(module, layer))
         except BaseException:
             self._detach()
             raise
@@ -192,21 +202,11 @@ class GradientCapture:
         return self.passes[-1]
 
 
-class _ForwardHook:
-    """The hook on one layer. A copy or a pickle of the model carries one that does nothing and needs no gradlab."""
-
-    __slots__ = ("layer", "recorder")
-
-    def __init__(self, recorder: Recorder, layer: Layer) -> None:
-        self.recorder = recorder
-        self.layer = layer
-
-    def __call__(self, module: nn.Module, inputs: object, returned: object) -> None:
-        self.recorder.called(self.layer, module, returned)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        # A function of the standard library that takes whatever a forward hook is given and returns None.
-        return getattr, (contextlib.nullcontext(), "__exit__")
+def _exchange(model: nn.Module) -> Callable[[], bool] | None:
+    """For a model whose gradients are averaged over processes: whether they are in the pass at hand."""
+    if not isinstance(model, nn.parallel.DistributedDataParallel):
+        return None
+    return lambda: bool(model.require_backward_grad_sync)
 
 
 def _positive(loss_scale: SupportsFloat | Callable[[], SupportsFloat]) -> float:

@@ -13,10 +13,12 @@ import warnings
 from functools import partial
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from gradlab.capture.layers import tensors_in
-from gradlab.capture.recorder import Layer, Output, Pass, Recorder
+from gradlab.capture.recorder import Recorder
+from gradlab.capture.watched import Layer, Output, Pass
 from gradlab.errors import CaptureError
 
 WHICH_CALL = "the layer ran several times and a full backward hook does not say which call it reports; use tensor_hooks"
@@ -33,6 +35,8 @@ class FullBackwardHooks:
         self._latest = ""
         self._handles: list[Any] = []
         for layer, module in zip(recorder.layers, modules.values(), strict=True):
+            if isinstance(module, torch.jit.ScriptModule):
+                raise CaptureError(f"layer {layer.name!r} is scripted or traced and takes no backward hook: use tensor_hooks")
             self._handles.append(module.register_full_backward_hook(partial(self._report, layer)))
             self._handles.append(module.register_forward_pre_hook(partial(self._compare_inputs, layer)))
         _FIRST_LAYER_WARNING.ignore()
@@ -49,7 +53,7 @@ class FullBackwardHooks:
 
     def watch(self, output: Output, tensor: Tensor) -> None:
         self._latest = output.layer.name
-        output.handle = tensor.register_hook(partial(self._mark, output))
+        output.attach(tensor, partial(self._mark, output))
 
     def _compare_inputs(self, layer: Layer, module: nn.Module, inputs: tuple[object, ...]) -> None:
         tracked = [id(tensor) for tensor in inputs if isinstance(tensor, Tensor) and tensor.requires_grad]

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import inspect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 from torch.nn.utils.parametrize import ParametrizationList, is_parametrized
@@ -43,11 +45,30 @@ def _is_layer(name: str, module: nn.Module) -> bool:
     path = name.split(".")
     if "parametrizations" in path or isinstance(module, ParametrizationList):
         return False
-    if type(module).forward is nn.Module.forward:  # a list or dict of modules or parameters: nothing to call
+    # A list or dict of modules or parameters cannot be called. (A scripted module's class does not let itself be asked.)
+    if inspect.getattr_static(type(module), "forward") is nn.Module.forward:
         return False
-    owns_parameters = any(parameter is not None for parameter in module._parameters.values())
-    children = [child for child in module._modules.values() if child is not None]
-    return owns_parameters or is_parametrized(module) or not children
+    return bool(_own_parameters(module)) or is_parametrized(module) or not list(module.children())
+
+
+SCRIPTED = "it runs inside a scripted or traced module, which calls no hooks of its layers; capture the original module"
+COMPILED = (
+    "it runs inside a module compiled before the capture began, and compiled code calls no hooks added later; begin the capture"
+    " before the first call, or call the original module"
+)
+
+
+def hidden_layers(model: nn.Module) -> dict[str, str]:
+    """The layers whose calls may go unseen, with the reason: they run inside scripted or compiled code."""
+    hidden: dict[str, str] = {}
+    for name, module in model.named_modules():
+        compiled = hasattr(module, "_orig_mod") or getattr(module, "_compiled_call_impl", None) is not None
+        if compiled or isinstance(module, torch.jit.ScriptModule):
+            inside = [f"{name}.{inner}" if name else inner for inner, _ in module.named_modules() if inner]
+            hidden |= dict.fromkeys(inside, COMPILED if compiled else SCRIPTED)
+            if compiled and not hasattr(module, "_orig_mod"):
+                hidden[name] = COMPILED
+    return hidden
 
 
 class ParameterName(NamedTuple):
@@ -66,16 +87,19 @@ def parameter_names(model: nn.Module, layers: Mapping[str, nn.Module], everythin
     for prefix, module in model.named_modules(remove_duplicate=False):
         if not everything and not any(prefix == name or prefix.startswith(f"{name}.") or not name for name in layers):
             continue
-        for attribute, parameter in module._parameters.items():
-            if parameter is not None:
-                name = f"{prefix}.{attribute}" if prefix else attribute
-                layer, known_as, owner = prefix, attribute, module
-                if isinstance(module, ParametrizationList):  # layer.parametrizations.weight.original0
-                    layer, _, known_as = prefix.rpartition(".")
-                    layer = layer.rpartition(".")[0] if "." in layer else ""
-                    owner = model.get_submodule(layer)
-                found.append(ParameterName(name, layer, role_of(owner, known_as), module, attribute))
+        for attribute in _own_parameters(module):
+            name = f"{prefix}.{attribute}" if prefix else attribute
+            layer, known_as, owner = prefix, attribute, module
+            if isinstance(module, ParametrizationList):  # layer.parametrizations.weight.original0
+                layer, _, known_as = prefix.rpartition(".")
+                layer = layer.rpartition(".")[0] if "." in layer else ""
+                owner = model.get_submodule(layer)
+            found.append(ParameterName(name, layer, role_of(owner, known_as), module, attribute))
     return found
+
+
+def _own_parameters(module: nn.Module) -> list[str]:
+    return [attribute for attribute, _ in module.named_parameters(recurse=False, remove_duplicate=False)]
 
 
 def role_of(owner: nn.Module, attribute: str) -> str:

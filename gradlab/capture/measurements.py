@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import torch
+from typing import Generic, TypeVar
+
 from torch import Tensor
 
 from gradlab.statistics import GradientStatistics, measure_all
@@ -10,38 +11,40 @@ from gradlab.statistics import GradientStatistics, measure_all
 AT_ONCE = 16_384
 """A gradient with more entries is measured on arrival; smaller ones wait to be measured together, which is cheaper."""
 WAITING = 131_072
-"""Entries that may wait: half a megabyte in float32, the size of a core's cache."""
+"""Entries that may wait: half a megabyte in float32, what stays in a core's cache."""
+
+Owner = TypeVar("Owner")
 
 
-class Measurements:
-    """Statistics of gradients in the order in which they were added; nothing is kept of a gradient once measured.
+class Measurements(Generic[Owner]):
+    """What arrived, whose it was and its statistics; nothing is kept of a gradient once it is measured.
 
-    A waiting gradient is a copy. Holding the engine's own tensor would be cheaper and wrong: a later hook may change it
-    in place, and a tensor that is referenced makes AccumulateGrad copy (performance of the run being watched).
+    A waiting gradient is a copy. To hold the engine's own tensor would be cheaper and wrong: a later hook, or the engine
+    itself, may go on to change it in place.
     """
 
     def __init__(self, keep_gradients: bool) -> None:
+        self.arrived: list[Owner] = []
         self._keep_gradients = keep_gradients
         self._statistics: list[GradientStatistics | None] = []
-        self._gradients: list[Tensor | None] = []
+        self._gradients: list[Tensor] = []
         self._waiting: list[Tensor] = []
         self._waiting_at: list[int] = []
         self._waiting_entries = 0
 
-    def add(self, gradient: Tensor) -> None:
-        """Take in the next gradient."""
+    def add(self, owner: Owner, gradient: Tensor) -> None:
+        """Take in the gradient that has just arrived."""
+        self.arrived.append(owner)
         if gradient.requires_grad:  # create_graph=True: a number needs no graph
             gradient = gradient.detach()
-        entries = gradient.numel()
         if self._keep_gradients:
             gradient = gradient.clone()
             self._gradients.append(gradient)
-        elif entries <= AT_ONCE:
-            gradient = gradient.clone()
+        entries = gradient.numel()
         if entries > AT_ONCE:
-            self._statistics.append(measure_all([gradient])[0])
+            self._statistics.append(measure_all((gradient,))[0])
             return
-        self._waiting.append(gradient)
+        self._waiting.append(gradient if self._keep_gradients else gradient.clone())
         self._waiting_at.append(len(self._statistics))
         self._statistics.append(None)
         self._waiting_entries += entries
@@ -50,17 +53,16 @@ class Measurements:
 
     def settle(self) -> None:
         """Measure what is waiting."""
-        with torch.no_grad():
-            for index, statistics in zip(self._waiting_at, measure_all(self._waiting), strict=True):
-                self._statistics[index] = statistics
+        for index, statistics in zip(self._waiting_at, measure_all(self._waiting), strict=True):
+            self._statistics[index] = statistics
         self._waiting, self._waiting_at, self._waiting_entries = [], [], 0
 
     def statistics(self, index: int) -> GradientStatistics:
-        """The statistics of the gradient added as number `index`."""
+        """The statistics of arrival number `index`."""
         statistics = self._statistics[index]
         assert statistics is not None, "settle() first"
         return statistics
 
     def gradient(self, index: int) -> Tensor | None:
-        """A copy of the gradient added as number `index`, where gradients are kept."""
+        """A copy of the gradient of arrival number `index`, where gradients are kept."""
         return self._gradients[index] if self._keep_gradients else None

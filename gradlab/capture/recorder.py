@@ -10,159 +10,18 @@ from __future__ import annotations
 import threading
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from typing import Any, Protocol
+from typing import Protocol
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
 
 from gradlab.capture import engine
-from gradlab.capture.layers import ParameterName, initialized, tensors_in
-from gradlab.capture.measurements import Measurements
+from gradlab.capture.layers import ParameterName, tensors_in
+from gradlab.capture.watched import Layer, Output, Parameter, Pass, Round
 from gradlab.errors import CaptureError, CaptureWarning
-
-DEAD_CALLS_KEPT = 1_000
-"""Calls of one round that are still listed when no gradient can reach them any more: forwards without end are bounded."""
-
-
-class Layer:
-    """One watched layer."""
-
-    def __init__(self, name: str, module: nn.Module, place: int) -> None:
-        self.name = name
-        self.place = place
-        self.module_type = type(module).__name__
-        self.calls = 0
-
-
-class Output:
-    """One tensor that a layer returned and what is known of it; as a tensor hook it reports its gradient."""
-
-    __slots__ = ("call", "dtype", "handle", "layer", "note", "path", "recorder", "round", "shape", "tracked")
-
-    def __init__(self, recorder: Recorder, layer: Layer, call: int, path: str, tensor: Tensor | None) -> None:
-        self.recorder = recorder
-        self.round = recorder.round
-        self.layer = layer
-        self.call = call
-        self.path = path
-        self.shape = None if tensor is None else tensor.shape
-        self.dtype = None if tensor is None else tensor.dtype
-        self.tracked = tensor is not None and tensor.requires_grad
-        self.note = ""
-        self.handle: Any = None
-
-    def __call__(self, gradient: Tensor | None) -> None:
-        if gradient is not None:
-            self.recorder.running_pass().add(self, gradient)
-
-    @property
-    def alive(self) -> bool:
-        """Whether a gradient can still arrive: the graph that owns the hook exists."""
-        return self.handle is not None and self.handle.hooks_dict_ref() is not None
-
-
-class Parameter:
-    """One watched parameter under all its names; as a tensor hook it reports its gradient, once a backward call."""
-
-    def __init__(self, recorder: Recorder, names: list[ParameterName]) -> None:
-        self.recorder = recorder
-        self.names = [(name.parameter, name.layer, name.role) for name in names]
-        self.shape: tuple[int, ...] | None = None
-        self.dtype: torch.dtype | None = None
-        self._slot: tuple[dict[str, nn.Parameter | None], str] | None = (names[0].owner._parameters, names[0].attribute)
-        self._known: nn.Parameter | None = None
-        self._handle: Any = None
-
-    def __call__(self, gradient: Tensor | None) -> None:
-        if gradient is not None:
-            self.recorder.running_pass().add(self, gradient)
-
-    @property
-    def current(self) -> nn.Parameter | None:
-        """The tensor under the name now: while we watch it may be replaced, frozen, thawed or lazily made."""
-        return self._slot[0].get(self._slot[1]) if self._slot else None
-
-    @property
-    def lazy(self) -> bool:
-        """Whether it still waits for its values, which the first forward brings."""
-        parameter = self.current
-        return parameter is not None and not initialized(parameter)
-
-    def refresh(self) -> None:
-        """Put the hook on the tensor that is to be watched now."""
-        parameter = self.current
-        if parameter is self._known and (parameter is None or parameter.requires_grad == (self._handle is not None)):
-            return
-        self.release()
-        self._known = parameter
-        if parameter is None or not initialized(parameter):
-            self._known = None
-            return
-        self.shape, self.dtype = tuple(parameter.shape), parameter.dtype
-        if parameter.requires_grad:
-            self._handle = parameter.register_hook(self)
-
-    def release(self) -> None:
-        if self._handle is not None:
-            self._handle.remove()
-        self._handle = self._known = None
-
-    def forget_model(self) -> None:
-        self.release()
-        self._slot = None
-
-
-class Round:
-    """The forward calls between two backward passes."""
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self.outputs: list[Output] = []
-        self.leaves: list[Output] = []
-        self.called: set[int] = set()
-        self.closed = False
-        self.limit = 10 * DEAD_CALLS_KEPT
-
-    def trim(self) -> None:
-        """Forget the oldest calls that no gradient can reach any more."""
-        recent = len(self.outputs) - DEAD_CALLS_KEPT
-        self.outputs = [output for place, output in enumerate(self.outputs) if place >= recent or output.alive]
-        self.limit = max(10 * DEAD_CALLS_KEPT, 2 * len(self.outputs))
-
-    def remove_hooks(self) -> None:
-        for output in self.outputs:
-            if output.handle is not None:
-                output.handle.remove()
-
-
-class Pass:
-    """One backward call: what arrived in it, in order, and the outputs it could have reached."""
-
-    def __init__(self, depth: int, inner: bool, measurements: Measurements) -> None:
-        self.depth = depth
-        self.thread = threading.get_ident()
-        self.inner = inner
-        self.measurements = measurements
-        self.scale = 1.0
-        self.arrived: list[Output | Parameter] = []
-        self.withheld: dict[Output, str] = {}
-        self.rounds: list[Round] = []
-        self.outputs: list[Output] = []
-        self.untracked: set[Parameter] = set()
-        self.replays: dict[object, list[Output]] = {}
-
-    def add(self, reading: Output | Parameter, gradient: Tensor) -> None:
-        """Take in a gradient."""
-        self.arrived.append(reading)
-        self.measurements.add(gradient)
-
-    def reaches(self, other: Pass) -> bool:
-        """Whether this pass ran through an output that the other one ran through."""
-        mine = {id(reading) for reading in self.arrived if isinstance(reading, Output)}
-        return any(id(reading) in mine for reading in other.arrived)
 
 
 class Watcher(Protocol):
@@ -191,16 +50,25 @@ class Recorder:
         self,
         layers: dict[str, nn.Module],
         parameters: Iterable[ParameterName],
+        hidden: Mapping[str, str],
         *,
         keep_passes: int | None,
         keep_gradients: bool,
         loss_scale: Callable[[], float],
+        wanted: Callable[[], bool],
+        averages: Callable[[], bool] | None,
     ) -> None:
-        self.layers = [Layer(name, module, place) for place, (name, module) in enumerate(layers.items())]
+        self.layers = [Layer(self, name, module, place) for place, (name, module) in enumerate(layers.items())]
+        for layer in self.layers:
+            layer.hidden = hidden.get(layer.name, "")
         self.parameters = self._by_tensor(parameters)
         self.passes: deque[Pass] = deque(maxlen=keep_passes)
-        self.round = Round(0)
-        self.forwards = 0
+        self.wanted = wanted
+        self.averages = averages
+        """Whether the processes exchange gradients in the pass at hand; None where there is one process."""
+        self.when_finished: Callable[[Pass], None] | None = None
+        self.round = Round(0, wanted=True)
+        self.between_rounds = True
         self.watcher: Watcher
         self._keep_gradients = keep_gradients
         self._loss_scale = loss_scale
@@ -208,46 +76,51 @@ class Recorder:
         self._unfinished: dict[int, Pass] = {}
         self._earlier_rounds: list[Round] = []
         self._checkpoints: WeakKeyDictionary[object, list[Output]] = WeakKeyDictionary()
-        self._lazy: list[Parameter] = []
+        self.lazy = False
         self._warned: set[str] = set()
-        self._refresh_parameters()
+        self.refresh_parameters()
 
     def _by_tensor(self, names: Iterable[ParameterName]) -> list[Parameter]:
         shared: dict[int, list[ParameterName]] = {}
         for name in names:
-            shared.setdefault(id(name.owner._parameters[name.attribute]), []).append(name)
+            shared.setdefault(id(getattr(name.owner, name.attribute)), []).append(name)
         return [Parameter(self, group) for group in shared.values()]
 
-    def _refresh_parameters(self) -> None:
+    def refresh_parameters(self) -> None:
+        """Watch the tensors that stand under the parameters' names now."""
+        self.lazy = False
         for parameter in self.parameters:
-            parameter.refresh()
-        self._lazy = [parameter for parameter in self.parameters if parameter.lazy]
+            if parameter.refresh():
+                self.lazy = True
 
     # --- forward ------------------------------------------------------------------------------------------------------
 
-    def called(self, layer: Layer, module: nn.Module, returned: object) -> None:
-        """Take note of one forward call of a layer."""
-        if engine.current_task() != engine.NO_TASK:
-            self._recomputed(layer, returned)
-            return
-        if self.round.closed or not self.round.called:
-            self._open_round()
-        if not layer.calls:
-            self.round.called.add(layer.place)
-            layer.module_type = type(module).__name__  # a lazy module becomes another in its first forward
-        if self._lazy:
-            self._refresh_parameters()
-        if isinstance(returned, Tensor):
-            self._await(layer, "0", returned)
-        else:
-            self._await_parts(layer, returned)
-        layer.calls += 1
-        if len(self.round.outputs) > self.round.limit:
-            self.round.trim()
+    def open_round(self) -> None:
+        """Begin to count calls anew, unless the round before is still waiting for its backward."""
+        self._drop_interrupted(depth=0)
+        if self.round.closed:
+            for output in self.round.leaves:  # a leaf outlives the round, and so would its hook
+                output.detach()
+            self._earlier_rounds = [r for r in (*self._earlier_rounds, self.round) if self._still_reachable(r)]
+            self.round = Round(self.round.number + 1, wanted=True)
+            for layer in self.layers:
+                layer.calls = 0
+        self.round.wanted = self.wanted()
+        self.between_rounds = False
+        self.refresh_parameters()
 
-    def _await(self, layer: Layer, path: str, tensor: Tensor) -> None:
-        output = Output(self, layer, layer.calls, path, tensor)
-        self.round.outputs.append(output)
+    @staticmethod
+    def _still_reachable(earlier: Round) -> bool:
+        if any(output.alive for output in earlier.outputs):
+            return True
+        earlier.outputs = []  # each points back at the round: without this only the garbage collector frees them
+        return False
+
+    def await_gradient(self, layer: Layer, path: str, tensor: Tensor) -> None:
+        """Take note of a tensor that a layer has returned."""
+        output = Output(self, layer, path, tensor)
+        outputs = self.round.outputs
+        outputs.append(output)
         if output.tracked:
             self.watcher.watch(output, tensor)
             if tensor.is_leaf:
@@ -256,18 +129,21 @@ class Recorder:
             # A re-entrant checkpoint runs its forward without grad and again, with grad, inside backward.
             for context in engine.function_contexts():
                 self._checkpoints.setdefault(context, []).append(output)
+        if len(outputs) > self.round.limit:
+            self.round.trim()
 
-    def _await_parts(self, layer: Layer, returned: object) -> None:
+    def await_parts(self, layer: Layer, returned: object) -> None:
+        """Take note of every tensor in what a layer has returned."""
         self.watcher.check(layer, returned)
         parts = list(tensors_in(returned))
         for path, tensor in parts:
-            self._await(layer, path, tensor)
+            self.await_gradient(layer, path, tensor)
         if not parts:
-            output = Output(self, layer, layer.calls, "0", None)
+            output = Output(self, layer, "0", None)
             output.note = f"it returned {type(returned).__name__}, without a tensor in it"
             self.round.outputs.append(output)
 
-    def _recomputed(self, layer: Layer, returned: object) -> None:
+    def recomputed(self, layer: Layer, returned: object) -> None:
         """A forward inside backward is a checkpoint's second run of a call that was counted already.
 
         A non-re-entrant checkpoint leaves the hooks of the first run in place, so nothing is to be done; a re-entrant
@@ -290,27 +166,6 @@ class Recorder:
             for context in contexts[: contexts.index(source)]:  # a checkpoint inside a checkpoint: again without grad
                 self._checkpoints.setdefault(context, []).append(output)
 
-    def _open_round(self) -> None:
-        """Begin counting calls anew, unless the round before is still waiting for its backward."""
-        self._drop_interrupted(depth=0)
-        self.forwards += 1
-        if self.round.closed:
-            for output in self.round.leaves:  # a leaf outlives the round, and so would its hook
-                if output.handle is not None:
-                    output.handle.remove()
-            self._earlier_rounds = [r for r in (*self._earlier_rounds, self.round) if self._still_reachable(r)]
-            self.round = Round(self.round.number + 1)
-            for layer in self.layers:
-                layer.calls = 0
-        self._refresh_parameters()
-
-    @staticmethod
-    def _still_reachable(earlier: Round) -> bool:
-        if any(output.alive for output in earlier.outputs):
-            return True
-        earlier.outputs = []  # each points back at the round: without this only the garbage collector frees them
-        return False
-
     # --- backward -----------------------------------------------------------------------------------------------------
 
     def running_pass(self) -> Pass:
@@ -330,11 +185,14 @@ class Recorder:
             if around:  # a backward inside a backward is part of the outer one
                 entered = max(around, key=lambda p: p.depth)
             else:
-                entered = Pass(depth, self._is_inner(), Measurements(self._keep_gradients or bool(self._checkpoints)))
+                entered = Pass(depth, self._is_inner(), self._now_wanted(), self._keep_gradients or bool(self._checkpoints))
                 engine.when_backward_ends(partial(self._finish, entered))
             self._unfinished[task] = entered
         self._running = (task, entered)
         return entered
+
+    def _now_wanted(self) -> bool:
+        return self.wanted() if self.between_rounds else self.round.wanted
 
     def _is_inner(self) -> bool:
         """Whether this is a gradient taken to be differentiated again, as a gradient penalty does."""
@@ -354,8 +212,16 @@ class Recorder:
         self._running = (engine.NO_TASK, None)
         for task in [task for task, entered in self._unfinished.items() if entered is finished]:
             del self._unfinished[task]
+        if self.averages is None:
+            self._complete(finished)
+        else:  # after the callback in which DistributedDataParallel waits for the other processes
+            engine.when_backward_ends(partial(self._complete, finished))
+
+    def _complete(self, finished: Pass) -> None:
+        if self.averages is not None:
+            finished.add_averages(exchanged=self.averages())
         self.watcher.collect(finished)
-        finished.measurements.settle()
+        finished.settle()
         finished.scale = self._loss_scale()
         finished.replays.clear()
         reached = {reading.round for reading in finished.arrived if isinstance(reading, Output)}
@@ -363,12 +229,16 @@ class Recorder:
             reached = {self.round}
         finished.rounds = sorted(reached, key=lambda r: r.number)
         finished.outputs = [output for r in finished.rounds for output in r.outputs]
-        finished.untracked = {p for p in self.parameters if (leaf := p.current) is None or not leaf.requires_grad}
+        if sum(isinstance(reading, Parameter) for reading in finished.arrived) != len(self.parameters):
+            finished.untracked = {p for p in self.parameters if (leaf := p.current) is None or not leaf.requires_grad}
         if not finished.inner and self.round in finished.rounds:
-            self.round.closed = True
+            self.round.closed = self.between_rounds = True
         self._settle_inner(finished)
-        self.passes.append(finished)
-        self._warn_about_unseen(finished)
+        if finished.wanted:
+            self.passes.append(finished)
+            self._warn_about_unseen(finished)
+        if self.when_finished is not None:
+            self.when_finished(finished)
 
     def _settle_inner(self, finished: Pass) -> None:
         """Drop the gradients that `finished` differentiated again: only the outer backward is a pass."""
@@ -381,16 +251,18 @@ class Recorder:
         called: set[int] = set().union(*(r.called for r in finished.rounds))
         if len(called) == len(self.layers):
             return
-        unseen = {layer.name for layer in self.layers if layer.place not in called}
+        unseen = {layer.name: layer for layer in self.layers if layer.place not in called}
         for parameter in finished.arrived:
             if isinstance(parameter, Parameter):
-                for name, layer, _ in parameter.names:
-                    if layer in unseen:
+                for name, owner, _ in parameter.names:
+                    if owner in unseen:
+                        reason = (
+                            unseen[owner].hidden or "its weights are used without calling it, or inside a compiled function"
+                        )
                         self.warn_once(
-                            layer,
-                            f"layer {layer!r}: {name} received a gradient, but the layer's forward was not seen, so it"
-                            " has no output gradient. Its weights are used without calling it, or it runs compiled or"
-                            " scripted: then capture the original module, before it is compiled.",
+                            owner,
+                            f"layer {owner!r}: {name} received a gradient, but the layer's forward was not seen, so it has no"
+                            f" output gradient: {reason}",
                         )
 
     def warn_once(self, key: str, message: str) -> None:

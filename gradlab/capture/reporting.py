@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from gradlab.capture.recorder import Layer, Output, Parameter, Pass
 from gradlab.capture.records import OutputGradient, ParameterGradient, Status, status_of
+from gradlab.capture.watched import Layer, Output, Parameter, Pass
 from gradlab.statistics import GradientStatistics, measure, scaled
 
 IN_PARTS = "its gradient arrived in several parts that can no longer be added up"
@@ -88,14 +88,14 @@ def _arrivals(finished: Pass) -> dict[int, list[int]]:
 def _reading(
     finished: Pass, reading: Output | Parameter, arrivals: Sequence[int]
 ) -> tuple[Status, str, GradientStatistics | None, Tensor | None]:
-    if isinstance(reading, Output) and (note := finished.withheld.get(reading) or reading.note):
+    if note := finished.withheld.get(reading) or (reading.note if isinstance(reading, Output) else ""):
         return Status.UNSUPPORTED, note, None, None
     if not arrivals:
         return *_absence(finished, reading), None, None
-    statistics = finished.measurements.statistics(arrivals[0])
-    gradient = finished.measurements.gradient(arrivals[0])
+    statistics = finished.statistics(arrivals[0])
+    gradient = finished.gradient(arrivals[0])
     if len(arrivals) > 1:  # a re-entrant checkpoint: every run of it adds a part
-        parts = [part for index in arrivals if (part := finished.measurements.gradient(index)) is not None]
+        parts = [part for index in arrivals if (part := finished.gradient(index)) is not None]
         if len(parts) < len(arrivals):
             return Status.UNSUPPORTED, IN_PARTS, None, None
         gradient = sum(parts[1:], start=parts[0])
@@ -130,8 +130,8 @@ def _never_called(layer: Layer) -> OutputGradient:
         dtype=None,
         forward_index=None,
         backward_index=None,
-        status=Status.NEVER_CALLED,
-        note="",
+        status=Status.UNSUPPORTED if layer.hidden else Status.NEVER_CALLED,
+        note=layer.hidden,
         statistics=None,
     )
 

@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 from torch import Tensor, nn
 
-from gradlab.capture.recorder import Layer, Output, Pass, Recorder, Round
+from gradlab.capture.recorder import Recorder
+from gradlab.capture.watched import Layer, Output, Pass, Round
 from gradlab.errors import CaptureError
 
 LEAF = "retain_grad() does nothing on a leaf tensor, whose .grad adds up over backward calls; use tensor_hooks"
@@ -49,7 +50,7 @@ class RetainGrad:
             return
         tensor.retain_grad()
         self._held[output] = _Held(tensor, tensor._version)
-        output.handle = tensor.register_hook(partial(self._mark, output))
+        output.attach(tensor, partial(self._mark, output))
 
     def _mark(self, output: Output, gradient: Tensor | None) -> None:
         if gradient is not None:

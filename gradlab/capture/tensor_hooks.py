@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from gradlab.capture.recorder import Layer, Output, Pass, Recorder
+from gradlab.capture.recorder import Recorder
+from gradlab.capture.watched import Layer, Output, Pass
 from gradlab.errors import CaptureError
 
 
@@ -20,7 +21,7 @@ class TensorHooks:
         pass
 
     def watch(self, output: Output, tensor: Tensor) -> None:
-        output.handle = tensor.register_hook(output)
+        output.attach(tensor, output)
 
     def collect(self, finished: Pass) -> None:
         """Everything has arrived by itself."""

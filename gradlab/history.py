@@ -1,0 +1,217 @@
+"""`watch`: the gradients of a training run, step by step, as one table."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import Any, NamedTuple, Self, SupportsFloat
+
+import pandas
+import torch
+import torch.distributed as distributed
+from torch import Tensor, nn
+
+from gradlab.capture.capture import GradientCapture
+from gradlab.capture.layers import Selection
+from gradlab.capture.records import OutputGradient, ParameterGradient, Status, status_of
+from gradlab.capture.watched import Pass
+from gradlab.errors import CaptureError, shorten
+from gradlab.spec import CaptureMethod
+from gradlab.statistics import GradientStatistics, measure, scaled
+from gradlab.statistics import _combined as combined
+from gradlab.tables import STATISTICS, as_read
+
+
+def watch(
+    model: nn.Module,
+    every: int = 1,
+    optimizer: torch.optim.Optimizer | None = None,
+    *,
+    layers: Selection = None,
+    loss_scale: SupportsFloat | Callable[[], SupportsFloat] = 1.0,
+    keep_rows: int = 200_000,
+) -> GradientHistory:
+    """A context manager that keeps the gradients of every `every`-th training step of `model`.
+
+        with gradlab.watch(model, every=10, optimizer=optimizer) as history:
+            train(model, optimizer)
+        history.table()
+
+    A step is one call of `optimizer.step()`, with as many backward passes as it accumulates; without an optimiser it is
+    one backward pass. With an optimiser the table also holds the ratio of each parameter's update to the parameter.
+    `layers` and `loss_scale` are as in `capture_gradients`. The latest `keep_rows` rows are kept. Steps in between cost
+    little more than a Python call per layer.
+    """
+    for name, value in (("every", every), ("keep_rows", keep_rows)):
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise CaptureError(f"{name} = {shorten(value)} is not possible; a whole number from 1")
+    return GradientHistory(model, every, optimizer, layers, loss_scale, keep_rows)
+
+
+class Row(NamedTuple):
+    """One reading of one backward pass of one step."""
+
+    step: int
+    backward: int
+    role: str
+    layer: str
+    parameter: str | None
+    module_type: str | None
+    call: int | None
+    output: str | None
+    shape: tuple[int, ...] | None
+    status: Status
+    note: str
+    statistics: GradientStatistics | None
+    update_ratio: float | None = None
+
+
+class GradientHistory:
+    """The readings so far; `watch` says how it is used."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        every: int,
+        optimizer: torch.optim.Optimizer | None,
+        layers: Selection,
+        loss_scale: SupportsFloat | Callable[[], SupportsFloat],
+        keep_rows: int,
+    ) -> None:
+        self.step = 0
+        """The number of training steps seen."""
+        self._every = every
+        self._optimizer = optimizer
+        self._keep_rows = keep_rows
+        self._backward = 0
+        self._blocks: deque[list[Row]] = deque()
+        self._rows = 0
+        self._before: dict[nn.Parameter, Tensor] = {}
+        self._handles: list[Any] = []
+        self._parallel = isinstance(model, nn.parallel.DistributedDataParallel)
+        self._names = {parameter: name for name, parameter in model.named_parameters()}
+        self._capture = GradientCapture(
+            model,
+            CaptureMethod.TENSOR_HOOKS,
+            layers,
+            keep_passes=1,
+            keep_gradients=False,
+            loss_scale=loss_scale,
+            wanted=self._wanted,
+            when_finished=self._take,
+        )
+
+    def __enter__(self) -> Self:
+        self._capture.__enter__()
+        if self._optimizer is not None:
+            self._handles = [
+                self._optimizer.register_step_pre_hook(self._before_update),
+                self._optimizer.register_step_post_hook(self._after_update),
+            ]
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+        self._capture.__exit__(kind, error, trace)
+
+    def table(self) -> pandas.DataFrame:
+        """One row per reading: step, backward pass within the step, what was read, statistics, update ratio.
+
+        For a model in DistributedDataParallel every process must call it together; it is then the table of the whole
+        batch, the same in all of them.
+        """
+        rows = [row for block in self._blocks for row in block]
+        if self._parallel:
+            parts: list[list[Row]] = [[] for _ in range(distributed.get_world_size())]
+            distributed.all_gather_object(parts, rows)
+            rows = _whole_batch(parts)
+        columns = [name for name in Row._fields if name != "statistics"]
+        missing = [None] * len(STATISTICS)
+        cells = [[*(getattr(row, name) for name in columns), *(row.statistics or missing)] for row in rows]
+        table = pandas.DataFrame(cells, columns=[*columns, *STATISTICS])
+        table["shape"] = table["shape"].map(str, na_action="ignore")
+        table["status"] = table["status"].map(str)
+        table["note"] = table["note"].where(table["note"] != "")
+        table.insert(len(table.columns) - 1, "update_ratio", table.pop("update_ratio"))
+        return as_read(table)
+
+    # --- while the model trains ---------------------------------------------------------------------------------------
+
+    def _wanted(self) -> bool:
+        return self.step % self._every == 0
+
+    def _take(self, finished: Pass) -> None:
+        if finished.wanted and not finished.inner:
+            last = self._capture.passes[-1]
+            block = [*map(self._output_row, last.outputs), *map(self._parameter_row, last.parameters)]
+            self._blocks.append(block)
+            self._rows += len(block)
+            while self._rows > self._keep_rows and len(self._blocks) > 1:
+                self._rows -= len(self._blocks.popleft())
+        if self._optimizer is None:
+            self.step += not finished.inner
+        else:
+            self._backward += 1
+
+    def _output_row(self, record: OutputGradient) -> Row:
+        return Row(
+            self.step, self._backward, "output", record.layer, None, record.module_type, record.call, record.output,
+            record.shape, record.status, record.note, record.statistics,
+        )  # fmt: skip
+
+    def _parameter_row(self, record: ParameterGradient) -> Row:
+        return Row(
+            self.step, self._backward, record.role, record.layer, record.parameter, None, None, None,
+            record.shape, record.status, record.note, record.statistics,
+        )  # fmt: skip
+
+    def _before_update(self, *_: object) -> None:
+        if self._wanted():
+            updated = (p for group in self._optimizer_groups() for p in group["params"] if p in self._names)
+            self._before = {p: p.detach().clone() for p in updated if p.grad is not None}
+
+    def _after_update(self, *_: object) -> None:
+        ratios = {}
+        for parameter, before in self._before.items():
+            size = measure(before).norm
+            ratios[self._names[parameter]] = measure(parameter.detach() - before).norm / size if size else float("nan")
+        if ratios and self._blocks:
+            self._blocks[-1] = [
+                row._replace(update_ratio=ratios.get(row.parameter)) if row.parameter else row for row in self._blocks[-1]
+            ]
+        self._before.clear()
+        self.step += 1
+        self._backward = 0
+
+    def _optimizer_groups(self) -> list[dict[str, Any]]:
+        return [] if self._optimizer is None else self._optimizer.param_groups
+
+
+def _whole_batch(parts: Iterable[list[Row]]) -> list[Row]:
+    """The rows of all processes as those of one that had the whole batch.
+
+    A process differentiates the mean over its own share of the batch, the whole is the mean over all of them: an output
+    gradient is divided by the number of processes, and its entries are those of all processes together. (All shares are
+    taken to be of one size, as DistributedDataParallel does.) Parameter gradients are averaged already.
+    """
+    gathered: dict[tuple[Any, ...], list[Row]] = {}
+    parts = list(parts)
+    for rows in parts:
+        for row in rows:
+            key = (row.step, row.backward, row.role, row.layer, row.parameter, row.call, row.output)
+            gathered.setdefault(key, []).append(row)
+    return [rows[0] if rows[0].role != "output" else _joined(rows, len(parts)) for rows in gathered.values()]
+
+
+def _joined(rows: list[Row], processes: int) -> Row:
+    arrived = [row for row in rows if row.statistics is not None]
+    if not arrived:
+        return rows[0]
+    statistics = combined([scaled(row.statistics, 1 / processes) for row in arrived if row.statistics is not None])
+    shapes = [row.shape for row in arrived if row.shape]
+    alike = len({shape[1:] for shape in shapes}) == 1 and len(shapes) == len(arrived)
+    shape = (sum(shape[0] for shape in shapes), *shapes[0][1:]) if alike else None
+    return arrived[0]._replace(statistics=statistics, status=status_of(statistics), shape=shape)
