@@ -13,6 +13,8 @@ from gradlab.registry import Choice
 from gradlab.spec import ExperimentSpec, Loss, SampleInput, Target
 
 INPUT_STREAM, TARGET_STREAM = 1, 2
+DRAWN = torch.float32
+"""Numbers are drawn in it, whatever torch's default dtype is, and widened for a float64 network."""
 
 
 def _generator(seed: int, stream: int) -> torch.Generator:
@@ -22,15 +24,15 @@ def _generator(seed: int, stream: int) -> torch.Generator:
 
 
 def _fixed_sample(rows: int, size: int, seed: int) -> Tensor:
-    return torch.tensor([1.0, 0.0, -1.0]).repeat(size // 3 + 1)[:size].repeat(rows, 1)
+    return torch.tensor([1.0, 0.0, -1.0], dtype=DRAWN).repeat(size // 3 + 1)[:size].repeat(rows, 1)
 
 
 def _normal_input(rows: int, size: int, seed: int) -> Tensor:
-    return torch.randn(rows, size, generator=_generator(seed, INPUT_STREAM))
+    return torch.randn(rows, size, generator=_generator(seed, INPUT_STREAM), dtype=DRAWN)
 
 
 def _normal_target(rows: int, size: int, seed: int) -> Tensor:
-    return torch.randn(rows, size, generator=_generator(seed, TARGET_STREAM))
+    return torch.randn(rows, size, generator=_generator(seed, TARGET_STREAM), dtype=DRAWN)
 
 
 def _class_labels(rows: int, size: int, seed: int) -> Tensor:
@@ -38,7 +40,7 @@ def _class_labels(rows: int, size: int, seed: int) -> Tensor:
 
 
 def _zeros(rows: int, size: int, seed: int) -> Tensor:
-    return torch.zeros(rows, size)
+    return torch.zeros(rows, size, dtype=DRAWN)
 
 
 Draw = Callable[[int, int, int], Tensor]

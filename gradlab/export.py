@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Callable
 from typing import IO
 
 import pandas
@@ -11,7 +13,7 @@ from gradlab.experiment import ExperimentResult
 from gradlab.tables import tidy_table
 
 NAMES = ("layer", "parameter", "output")
-FORMULA_STARTS = r"^(?='*[=+\-@\t\r])"
+FORMULA = re.compile(r"'*[=+\-@\t\r]")
 """Text that a spreadsheet would run as a formula, guarded before or not."""
 
 
@@ -21,10 +23,7 @@ def to_csv(result: ExperimentResult | pandas.DataFrame) -> str:
     Text that a spreadsheet would take for a formula is preceded by an apostrophe; `read_csv` takes it off again.
     """
     table = result if isinstance(result, pandas.DataFrame) else tidy_table(result)
-    guarded = table.copy()
-    for name in _text_columns(guarded):
-        guarded[name] = guarded[name].str.replace(FORMULA_STARTS, "'", regex=True)
-    return str(guarded.to_csv(index=False, lineterminator="\n"))
+    return str(_each_text(table, _guarded).to_csv(index=False, lineterminator="\n"))
 
 
 def read_csv(source: str | os.PathLike[str] | IO[str]) -> pandas.DataFrame:
@@ -33,10 +32,21 @@ def read_csv(source: str | os.PathLike[str] | IO[str]) -> pandas.DataFrame:
     table = pandas.read_csv(source, keep_default_na=False, na_values=[""], dtype=dict.fromkeys(NAMES, "str"))
     if "layer" in table:
         table["layer"] = table["layer"].fillna("")
-    for name in _text_columns(table):
-        table[name] = table[name].str.replace(f"^'(?={FORMULA_STARTS[1:]})", "", regex=True)
-    return table
+    return _each_text(table, _unguarded)
 
 
-def _text_columns(table: pandas.DataFrame) -> list[str]:
-    return [name for name, column in table.items() if pandas.api.types.is_string_dtype(column)]
+def _each_text(table: pandas.DataFrame, change: Callable[[object], object]) -> pandas.DataFrame:
+    """The table with every piece of text changed, headers too."""
+    changed = table.rename(columns=change)
+    for name, column in changed.items():
+        if not pandas.api.types.is_numeric_dtype(column):
+            changed[name] = column.map(change, na_action="ignore")
+    return changed
+
+
+def _guarded(value: object) -> object:
+    return f"'{value}" if isinstance(value, str) and FORMULA.match(value) else value
+
+
+def _unguarded(value: object) -> object:
+    return value[1:] if isinstance(value, str) and value.startswith("'") and FORMULA.match(value[1:]) else value

@@ -107,7 +107,7 @@ class DeepNetwork(nn.Module):
             Normalization.LAYER_NORM_AFTER: spec.layer_sizes[1:],
         }.get(spec.normalization, ())
         self.layer_norms = (
-            nn.ModuleList(NORMALIZATIONS[spec.normalization].build(size) for size in normalized) if normalized else None
+            nn.ModuleList(NORMALIZATIONS[spec.normalization].build(size).float() for size in normalized) if normalized else None
         )
 
     def forward(self, x: Tensor) -> Tensor:
@@ -124,7 +124,7 @@ def _layer(spec: NetworkSpec, index: int, generator: torch.Generator) -> nn.Sequ
     fan_in, fan_out = spec.layer_sizes[index], spec.layer_sizes[index + 1]
     # skip_init leaves the weights undrawn: nn.Linear itself would draw from the global generator, which all threads of
     # a Streamlit server share.
-    linear = skip_init(nn.Linear, fan_in, fan_out, bias=spec.use_bias)
+    linear = skip_init(nn.Linear, fan_in, fan_out, bias=spec.use_bias, dtype=torch.float32)
     with torch.no_grad():
         if linear.bias is not None:
             linear.bias.zero_()
@@ -132,7 +132,7 @@ def _layer(spec: NetworkSpec, index: int, generator: torch.Generator) -> nn.Sequ
         linear.weight.mul_(spec.gain)
     parts: list[nn.Module] = [linear]
     if spec.normalization is Normalization.BATCH_NORM:
-        parts.append(NORMALIZATIONS[spec.normalization].build(fan_out))
+        parts.append(NORMALIZATIONS[spec.normalization].build(fan_out).float())
     if spec.activate_last or index < spec.depth - 1:
         parts.append(ACTIVATIONS[spec.activation].build())
     return nn.Sequential(*parts)

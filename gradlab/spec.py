@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from itertools import groupby, islice
+from numbers import Real
 from typing import Any, Self, get_type_hints
 
 from gradlab.errors import SpecError, listed, shorten
@@ -232,6 +233,8 @@ def sizes_from_text(text: str) -> tuple[int, ...]:
     sizes: list[int] = []
     for size, times in re.findall(r"(\d+)(?:\s*[x×*]\s*(\d+))?", text):
         count = int(times or 1)
+        if not count:
+            raise SpecError("layer_sizes", shorten(text), "a size at least once: AxB is the size A, B times")
         if len(sizes) + count > MAX_LAYERS + 1:
             raise SpecError("layer_sizes", shorten(text), f"at most {MAX_LAYERS} layers, so {MAX_LAYERS + 1} sizes")
         sizes += [int(size)] * count
@@ -293,12 +296,12 @@ def _scale(name: str, value: object) -> float:
 
 
 def _number(value: object) -> float | None:
-    """The value as a finite float, or None where it is not a number."""
-    if isinstance(value, bool) or (not isinstance(value, int | float | str) and not hasattr(value, "__float__")):
+    """The value as a finite float, or None where it is not a number; a truth value is none."""
+    if isinstance(value, bool) or not isinstance(value, Real | str):
         return None
     try:
         number = float(value)
-    except (ValueError, OverflowError, TypeError, RuntimeError):
+    except (ValueError, OverflowError):
         return None
     return number if math.isfinite(number) else None
 

@@ -26,7 +26,7 @@ Array = NDArray[Any]
 lay_end_to_end: Callable[[list[Tensor]], Tensor] = _flatten_dense_tensors
 
 # The most numbers taken at a time (half as many in float64): with their absolute values they fill a megabyte, which is
-# all the memory that measuring adds, and what a level-two cache holds. The float64 table has more columns.
+# about all the memory that measuring adds, and what a level-two cache holds. The float64 table has more columns.
 PIECE = 131_072
 SHORT_PIECE = 16_384
 
@@ -81,7 +81,6 @@ EMPTY = GradientStatistics(NAN, NAN, 0.0, NAN, NAN, NAN, NAN, NAN, 0, 0)
 
 def measure(gradient: Tensor) -> GradientStatistics:
     """The statistics of one gradient, computed plainly in float64; NaN on the meta device, which holds no values."""
-    gradient = gradient.detach()
     return _measure_plainly([gradient if gradient.is_meta else gradient.cpu()])[0]
 
 
