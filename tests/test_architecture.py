@@ -24,12 +24,12 @@ LAYERS = (
     {"capture"},
     {"tables"},
     {"experiment"},
-    {"presets", "export", "script", "trail", "diagnosis", "comparison", "ensemble", "theory"},
+    {"history", "presets", "export", "script", "trail", "diagnosis", "comparison", "ensemble", "theory"},
     {"lessons"},
     {"charts"},
     {"ui"},
 )
-# Imported when they are called: a record makes its own table, and nothing that only captures needs pandas to be loaded.
+# Imported when they are called: a backward pass makes its own table, and tables are made of its records.
 LAZY = {("capture", "tables")}
 
 

@@ -39,7 +39,7 @@ def tolerance_for(dtype):
 
 
 def assert_same(found, expected, tolerance):
-    """Counts, zeros and, unless complex, the range are exact; lengths are relative to themselves, the mean to mean_abs."""
+    """Counts, zeros and range are exact; lengths agree relative to themselves, the mean relative to mean_abs."""
     assert isinstance(found, GradientStatistics)
     assert [type(value) for value in found] == [float] * 8 + [int] * 2
     assert (found.nonfinite_count, found.numel) == (expected.nonfinite_count, expected.numel)
@@ -85,7 +85,7 @@ def wide_values(gradient):
     return dense.to(torch.complex128 if dense.is_complex() else torch.float64).resolve_conj().resolve_neg().numpy()
 
 
-# --- what each number is -------------------------------------------------------------------------------------------------
+# --- what each number is ---
 
 
 def test_every_number_of_a_gradient_worked_out_by_hand():
@@ -150,7 +150,7 @@ def test_negative_zero_is_zero():
     assert both(torch.tensor([-0.0, 0.0, 1.0, 2.0])).zero_fraction == 0.5
 
 
-# --- the range and accuracy of the sums ----------------------------------------------------------------------------------
+# --- the range and accuracy of the sums ---
 
 
 @pytest.mark.parametrize("numel", [6, 1_000, 9_000, 200_000])
@@ -161,7 +161,9 @@ def test_negative_zero_is_zero():
         (torch.float16, 6e-8),
         (torch.bfloat16, 3e38),
         (torch.bfloat16, 1e-38),
+        (torch.float32, 1e-22),
         (torch.float32, 1e-25),
+        (torch.float32, 1e22),
         (torch.float32, 1e30),
         (torch.float32, 3e38),
         (torch.float32, 1.401298464324817e-45),
@@ -219,7 +221,7 @@ def test_float64_keeps_float64_accuracy():
         assert_same(found, defined(wide_values(gradient)), 1e-13)
 
 
-# --- layouts, views and devices ------------------------------------------------------------------------------------------
+# --- layouts, views and devices ---
 
 
 def coo(indices, values, shape):
@@ -317,6 +319,8 @@ VIEWS = {
     "negative bit": torch.complex(normal(7), normal(7, seed=1)).conj().imag,
     "longer with negative bit": torch.complex(normal(900), normal(900, seed=1)).conj().imag,
     "long with negative bit": torch.complex(normal(200_000), normal(200_000, seed=1)).conj().imag,
+    "contiguous with negative bit": torch._neg_view(normal(9)),
+    "long, contiguous, with negative bit": torch._neg_view(normal(200_000)),
     "a parameter": torch.nn.Parameter(normal(20, 20)),
     "with a graph": torch.nn.Parameter(normal(20, 20)) * 2,
     "long with a graph": torch.nn.Parameter(normal(400, 500)) * 2,
@@ -358,7 +362,22 @@ def test_devices_that_compute_in_float32_get_the_same_numbers(scale):
         assert_same(found, defined(wide_values(row)), 1e-6)
 
 
-# --- any gradients at all ------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("name", [name for name in VIEWS if name.startswith("long")])
+def test_no_more_than_a_piece_is_copied_at_a_time(name):
+    gradient = VIEWS[name]
+    pieces = list(statistics._pieces(gradient))
+    assert max(piece.numel() for piece in pieces) <= statistics._piece_length(gradient.dtype)
+    assert sum(piece.numel() for piece in pieces) == gradient.numel()
+
+
+def test_batches_hold_every_gradient_once_and_no_more_numbers_than_allowed():
+    sizes = [3, 3, 4, 1, 9, 9, 2]
+    batches = list(statistics._batches([6, 5, 4, 3, 2, 1, 0], [torch.ones(size) for size in sizes], 10))
+    assert batches == [[6], [5], [4, 3], [2, 1, 0]]
+    assert list(statistics._batches([], [], 10)) == []
+
+
+# --- any gradients at all ---
 
 DTYPES = [*FLOATS, torch.complex64, torch.complex128]
 EXPONENTS = {torch.float16: (-5, 3), torch.float64: (-280, 280), torch.complex128: (-280, 280)}
@@ -428,7 +447,7 @@ def test_the_company_of_other_gradients_changes_nothing_beyond_rounding(groups, 
         assert_same(found, measure_all([gradient])[0], tolerance_for(gradient.dtype))
 
 
-# --- undoing a loss scale ------------------------------------------------------------------------------------------------
+# --- undoing a loss scale ---
 
 
 @pytest.mark.parametrize("factor", [2.0**-16, 1.0, 3.0])
@@ -445,7 +464,7 @@ def test_a_factor_that_is_no_scale_is_refused(factor):
         scaled(measure(torch.ones(2)), factor)
 
 
-# --- measuring leaves no trace -------------------------------------------------------------------------------------------
+# --- measuring leaves no trace ---
 
 
 def a_mixture(seed=0):

@@ -1,0 +1,151 @@
+"""Pages as a visitor meets them, in process and without a browser: Streamlit's AppTest with names for what is on a page."""
+
+import json
+from pathlib import Path
+
+import pyarrow
+import pytest
+from streamlit.proto.WidgetStates_pb2 import WidgetStates
+from streamlit.testing.v1 import AppTest
+
+import gradlab
+from gradlab.spec import FIELDS
+
+ROOT = Path(__file__).resolve().parents[2]
+WIDGETS = ("selectbox", "toggle", "number_input", "text_input", "segmented_control", "slider", "button")
+
+
+class Visit:
+    """One visitor's session, on one page at a time."""
+
+    def __init__(self, script, url, parameters):
+        self.at = AppTest.from_file(ROOT / script, default_timeout=60)
+        self.at.query_params = dict(parameters)
+        self.at.context["url"] = url
+
+    def run(self):
+        """Run the page; it may say what it likes, but not raise."""
+        self.at.run()
+        assert [error.value for error in self.at.exception] == []
+        return self
+
+    def go(self, page, **parameters):
+        """Change the page through the menu, or follow a link to it, as a browser does it."""
+        self.at.switch_page(f"../../pages/{page}.py")
+        self.at.query_params = dict(parameters)
+        self.at.context["url"] = f"http://localhost/{page}"
+        # A browser sends no widget's value along with a page change; AppTest's own run() would send those of the old page,
+        # and the new page's widgets of the same keys would then be taken for drawn already.
+        self.at._run(WidgetStates())
+        assert [error.value for error in self.at.exception] == []
+        return self
+
+    @property
+    def widgets(self):
+        return [widget for kind in WIDGETS for widget in getattr(self.at, kind)]
+
+    def widget(self, name):
+        """The widget of a setting (`activation`) or of any other key (`arrivals`)."""
+        (widget,) = [widget for widget in self.widgets if widget.key in (f"setting_{name}", name)]
+        return widget
+
+    def set(self, **values):
+        """Give widgets these values, all in one run."""
+        for name, value in values.items():
+            self.widget(name).set_value(value)
+        return self.run()
+
+    def click(self, name):
+        self.widget(name).click()
+        return self.run()
+
+    @property
+    def elements(self):
+        """What is on the page from top to bottom, without the boxes around it."""
+        return [element for element in self.at.main if not hasattr(element, "children")]
+
+    @property
+    def title(self):
+        (title,) = self.at.title
+        return title.value
+
+    @property
+    def settings(self):
+        """What the controls show, by the names of the specification's fields."""
+        return {name: self.widget(name).value for name in FIELDS}
+
+    @property
+    def link(self):
+        return dict(self.at.query_params)
+
+    @property
+    def markdown(self):
+        return "\n".join(element.value for element in self.at.markdown)
+
+    @property
+    def why(self):
+        """The reason why the experiment cannot be run, "" if it can."""
+        assert len(self.at.error) <= 1
+        return self.at.text[-1].value if self.at.error else ""
+
+    @property
+    def left_out(self):
+        """The lines of the notice that part of a link could not be used."""
+        assert len(self.at.warning) <= 1
+        return self.at.text[0].value.splitlines() if self.at.warning else []
+
+    @property
+    def chart(self):
+        (chart,) = self.at.get("vega_lite_chart")
+        return chart.proto
+
+    def layers(self, chart=None):
+        """The chart's layers, each as its specification and its data."""
+        specification = json.loads(self.chart.spec)
+        frames = {dataset.name: dataset.data.data for dataset in self.chart.datasets}
+        frames = {name: pyarrow.ipc.open_stream(data).read_pandas() for name, data in frames.items()}
+        return [(layer, frames[(layer.get("data") or specification["data"])["name"]]) for layer in specification["layer"]]
+
+    @property
+    def drawn(self):
+        """Layer -> reading for all readings that are drawn on the chart's scale."""
+        rows = [row for _, data in self.layers() for row in data.itertuples()]
+        return {row.layer: row.reading for row in rows if not row.mark}
+
+    @property
+    def marks(self):
+        """Layer -> mark for all readings that the scale has no place for."""
+        rows = [row for _, data in self.layers() for row in data.itertuples()]
+        return {row.layer: row.mark for row in rows if row.mark}
+
+
+def measured(spec, gradient="weights"):
+    """Layer -> mean absolute gradient of the experiment as the package itself runs it, without the app."""
+    result = gradlab.run_experiment(spec)
+    if gradient == "weights":
+        rows = [(row.parameter, row) for row in result.weight_table().itertuples() if len(row.shape) == 2]
+    else:
+        rows = [(row.layer, row) for row in result.output_table().itertuples() if row.module_type == "Linear"]
+    return {".".join(name.split(".")[:2]): row.mean_abs for name, row in rows}
+
+
+@pytest.fixture
+def visit():
+    """Opens a page by its link: `visit("measure", seed="7")`."""
+
+    def open_page(page="start", **parameters):
+        start = Visit("gradlab/ui/entry.py", "http://localhost/", {}).run()
+        return start.go(page, **parameters)
+
+    return open_page
+
+
+@pytest.fixture
+def visit_alone():
+    """Opens a page's file by itself, without the entry script."""
+    return lambda page, **parameters: Visit(f"pages/{page}.py", "http://localhost/", parameters).run()
+
+
+@pytest.fixture(name="measured")
+def measured_fixture():
+    return measured

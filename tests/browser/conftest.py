@@ -1,0 +1,223 @@
+"""A real server and a real browser. Everything here is skipped where there is no Chromium."""
+
+import contextlib
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import sync_playwright
+from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
+
+ROOT = Path(__file__).resolve().parents[2]
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+ARGUMENTS = [
+    *("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync"),
+    *("--no-first-run", "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost"),
+]
+PATIENCE = 60
+"""Seconds to wait for anything: for a machine that does a lot besides."""
+LOOKING_FOR_THE_BASE_PATH = re.compile(r"/\w+/_stcore/(health|host-config)$")
+"""Of a link to a page, Streamlit's own script first asks for these in vain."""
+IDLE = """() => {
+    const app = document.querySelector('[data-testid=stApp]');
+    const charts = [...document.querySelectorAll('[data-testid=stVegaLiteChart]')];
+    return app?.dataset.testScriptState === 'notRunning' && app.dataset.testConnectionState === 'CONNECTED'
+        && !document.querySelector('[data-stale=true], [data-testid=stSkeleton], [data-testid=stSpinner]')
+        && document.querySelector('h1') && charts.length && charts.every(chart => chart.querySelector('svg .mark-text'));
+}"""
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):
+            item.add_marker(pytest.mark.browser)
+            if CHROMIUM is None:
+                item.add_marker(pytest.mark.skip(reason="there is no Chromium here: apt-get install chromium"))
+
+
+class Server:
+    """`streamlit run streamlit_app.py` in a fresh interpreter, ready as soon as it says that it is healthy."""
+
+    def __init__(self, log, *python_options):
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port = free.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.log = log
+        command = [sys.executable, *python_options, "-m", "streamlit", "run", "streamlit_app.py", f"--server.port={self.port}"]
+        with log.open("wb") as output:
+            self._process = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=output, stdin=subprocess.DEVNULL)
+        self.answers_before_healthy = []
+        deadline = time.monotonic() + PATIENCE
+        while (answer := self._health()) != 200:
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                self.stop()
+                pytest.fail(f"the server did not start:\n{log.read_text()}")
+            self.answers_before_healthy += [answer] if answer else []
+            time.sleep(0.05)
+
+    def _health(self):
+        try:
+            with urllib.request.urlopen(f"{self.url}/_stcore/health", timeout=5) as response:
+                return response.status
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code
+        except OSError:
+            return None
+
+    def stop(self):
+        self._process.terminate()
+        try:
+            self._process.wait(20)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+class Visitor:
+    """One tab of one visitor. It notes how often the page's script ran, and whatever should not happen."""
+
+    def __init__(self, context, url):
+        self.url = url
+        self.page = context.new_page()
+        self.runs, self.requests, self.faults = 0, [], []
+        self.page.on("websocket", lambda socket: socket.on("framereceived", self._count))
+        self.page.on("request", lambda request: self.requests.append(request.url))
+        self.page.on("console", self._note)
+        self.page.on("pageerror", lambda error: self.faults.append(str(error)))
+
+    def _count(self, frame):
+        message = ForwardMsg()
+        message.ParseFromString(frame)
+        self.runs += message.HasField("script_finished")
+
+    def _note(self, message):
+        if message.type == "error" and not LOOKING_FOR_THE_BASE_PATH.search(message.location["url"]):
+            self.faults.append(f"{message.text} {message.location['url']}")
+
+    def open(self, path="/"):
+        with self.a_run():
+            self.page.goto(self.url + path)
+        return self
+
+    @contextlib.contextmanager
+    def a_run(self):
+        """What is done in here makes the page run; afterwards that run is over and shown."""
+        before = self.runs
+        yield
+        deadline = time.monotonic() + PATIENCE
+        while self.runs == before:
+            assert time.monotonic() < deadline, "the page did not run"
+            self.page.wait_for_timeout(20)
+        self.settle()
+
+    def settle(self):
+        """Wait until nothing runs, everything is shown, and it stays so for a moment."""
+        runs = None
+        while runs != self.runs:
+            runs = self.runs
+            self.page.wait_for_function(IDLE, timeout=PATIENCE * 1000)
+            self.page.wait_for_timeout(200)
+        self.page.wait_for_function(IDLE, timeout=PATIENCE * 1000)
+
+    def menu(self, title):
+        """Choose a page in the menu."""
+        link = self.page.get_by_role("navigation").get_by_role("link", name=title, exact=True)
+        with self.a_run():
+            link.click()
+
+    def fill(self, label, value):
+        box = self.page.get_by_label(label, exact=True).and_(self.page.locator("input"))
+        with self.a_run():
+            box.fill(str(value))
+            box.press("Enter")
+
+    def choose(self, label, option):
+        with self.a_run():
+            self.page.get_by_role("combobox", name=label).click()
+            self.page.get_by_role("option", name=option, exact=True).click()
+
+    def value(self, label):
+        return self.page.get_by_label(label, exact=True).and_(self.page.locator("input")).input_value()
+
+    @property
+    def query(self):
+        """The parameters in the address bar."""
+        return dict(urllib.parse.parse_qsl(urllib.parse.urlsplit(self.page.url).query))
+
+    @property
+    def path(self):
+        return urllib.parse.urlsplit(self.page.url).path
+
+    @property
+    def chart(self):
+        return self.page.locator("[data-testid=stVegaLiteChart]")
+
+    @property
+    def alt(self):
+        """The text that stands for the chart."""
+        return self.chart.get_attribute("aria-label")
+
+    @property
+    def text(self):
+        return self.page.locator("[data-testid=stMain]").inner_text()
+
+    @property
+    def warnings(self):
+        return self.page.locator("[data-testid=stAlert]").all_inner_texts()
+
+    def check(self):
+        """Nothing was asked of another host, nothing went wrong in the page, and no exception is shown."""
+        foreign = [url for url in self.requests if not url.startswith((self.url, "data:", "blob:"))]
+        assert (foreign, self.faults) == ([], [])
+        assert self.page.locator("[data-testid=stException]").count() == 0
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory):
+    server = Server(tmp_path_factory.mktemp("server") / "log.txt")
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def fresh_server(tmp_path):
+    """A server that nobody has visited."""
+    server = Server(tmp_path / "log.txt", "-X", "importtime")
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="module")
+def browser():
+    # Not for the whole session: while Playwright is open, no other test could run an event loop.
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def visit(browser, request):
+    """Opens a page as a new visitor; after the test every visitor must have met nothing wrong."""
+    contexts, visitors = [], []
+
+    def open_page(path="/", server=None, **options):
+        server = server or request.getfixturevalue("server")
+        contexts.append(browser.new_context(**({"viewport": {"width": 1280, "height": 900}} | options)))
+        visitors.append(Visitor(contexts[-1], server.url))
+        return visitors[-1].open(path)
+
+    yield open_page
+    for visitor in visitors:
+        visitor.check()
+    for context in contexts:
+        context.close()

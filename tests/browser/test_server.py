@@ -1,0 +1,69 @@
+"""The server: ready only when warm, any page can be its first, and every response carries what it should."""
+
+import gzip
+import re
+import urllib.request
+
+import pytest
+
+LINK = "activation=tanh&seed=7&layer_sizes=4-8x7-2"
+LIBRARIES = ("torch", "pandas", "altair")
+
+
+def imported(server):
+    """The modules that the server's interpreter has imported so far."""
+    return set(re.findall(r"^import time:[^|]+\|[^|]+\| +(\S+)$", server.log.read_text(errors="replace"), re.MULTILINE))
+
+
+@pytest.mark.parametrize("page", ["measure", "trail"])
+def test_a_link_can_be_the_very_first_request_of_a_fresh_server(visit, fresh_server, page):
+    before = imported(fresh_server)
+    assert before.issuperset(LIBRARIES)  # what takes long to import is there before the server says that it is healthy
+    assert fresh_server.answers_before_healthy == []  # until then there was no answer at all, so nobody was sent away
+
+    visitor = visit(f"/{page}?{LINK}", fresh_server)
+    assert visitor.path == f"/{page}"
+    assert visitor.query == {"activation": "tanh", "seed": "7", "layer_sizes": "4-8x7-2"}
+    assert visitor.page.get_by_role("navigation").get_by_role("link").all_inner_texts() == ["Start", "Measure", "Trail"]
+    assert (visitor.value("Seed"), visitor.value("Layer sizes")) == ("7", "4-8x7-2")
+    assert visitor.page.get_by_role("combobox", name="Activation").input_value() == "Tanh"
+    assert visitor.alt.count("layers.") == 8
+    assert visitor.warnings == []
+
+    late = {name for name in imported(fresh_server) - before if name.split(".")[0] in LIBRARIES}
+    assert late == set()
+
+
+def get(url, encoding="identity"):
+    request = urllib.request.Request(url, headers={"Accept-Encoding": encoding})
+    with urllib.request.urlopen(request, timeout=30) as response:
+        return response.headers, response.read()
+
+
+@pytest.fixture(scope="module")
+def script(server):
+    """The address of the script that a page loads first."""
+    _, page = get(server.url)
+    return f"{server.url}/" + re.search(r'static/js/index[^"]+[.]js', page.decode()).group()
+
+
+def test_pages_and_files_carry_the_security_headers(server, script):
+    for url in (server.url, f"{server.url}/trail", script, f"{server.url}/_stcore/health"):
+        headers, _ = get(url)
+        policy = dict(part.split(" ", 1) for part in headers["Content-Security-Policy"].split("; "))
+        assert policy["default-src"] == policy["base-uri"] == "'self'"
+        assert policy["frame-ancestors"] == policy["object-src"] == "'none'"
+        assert "unsafe" not in policy["script-src"]
+        assert not [source for sources in policy.values() for source in sources.split() if "//" in source or "*" in source]
+        assert headers["X-Content-Type-Options"] == "nosniff"
+        assert headers["Referrer-Policy"] == "same-origin"
+        assert "camera=()" in headers["Permissions-Policy"]
+
+
+def test_large_files_are_compressed(script):
+    _, plain = get(script)
+    headers, packed = get(script, "gzip")
+    assert len(plain) > 100_000
+    assert headers["Content-Encoding"] == "gzip"
+    assert gzip.decompress(packed) == plain
+    assert len(packed) < len(plain) / 2

@@ -1,0 +1,223 @@
+"""Layers that return something other than one plain tensor, or the same tensor as another layer.
+
+Full backward hooks see a tensor or a flat tuple of tensors (https://github.com/pytorch/pytorch/issues/87540) and hand every
+layer wrapped copies of its inputs and outputs (https://github.com/pytorch/pytorch/issues/61446).
+"""
+
+import dataclasses
+from collections import OrderedDict, UserDict, deque, namedtuple
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.utils import rnn
+from truth import (
+    METHODS,
+    Trace,
+    assert_outputs,
+    assert_parameters,
+    batch,
+    captured,
+    each_method,
+    parameter_gradients,
+    readings,
+    seeded,
+    statuses,
+)
+
+from gradlab import CaptureError, capture_gradients
+
+Pair = namedtuple("Pair", "mean spread")
+
+
+@dataclasses.dataclass
+class Result:
+    value: torch.Tensor
+    extra: object = None
+
+
+@dataclasses.dataclass(slots=True, frozen=True)
+class Slotted:
+    value: torch.Tensor
+
+
+class Slots:
+    __slots__ = ("value",)
+
+    def __init__(self, value):
+        self.value = value
+
+
+class Wrap(nn.Module):
+    """Two tensors, packed as the test says; how they are found again is the reading's `output`."""
+
+    def __init__(self, pack):
+        super().__init__()
+        self.a, self.b = nn.Linear(3, 2), nn.Linear(3, 2)
+        self.pack = pack
+
+    def forward(self, x):
+        return self.pack(self.a(x), self.b(x))
+
+
+# How two tensors are packed, how they are unpacked, and under which paths they must be found.
+PACKINGS = {
+    "tuple": (lambda a, b: (a, b), lambda p: p, ("0", "1")),
+    "list": (lambda a, b: [a, b], lambda p: p, ("0", "1")),
+    "nested tuple": (lambda a, b: (a, (None, b)), lambda p: (p[0], p[1][1]), ("0", "1.1")),
+    "tuple with others": (lambda a, b: ("text", a, 3, None, b), lambda p: (p[1], p[4]), ("1", "4")),
+    "named tuple": (Pair, lambda p: p, ("0", "1")),
+    "dict": (lambda a, b: {"mean": a, "aux": {"value": b}}, lambda p: (p["mean"], p["aux"]["value"]), ("mean", "aux.value")),
+    "ordered dict": (lambda a, b: OrderedDict(z=a, a=b), lambda p: (p["z"], p["a"]), ("z", "a")),
+    "user dict": (lambda a, b: UserDict(z=a, a=b), lambda p: (p["z"], p["a"]), ("z", "a")),
+    "dict of lists": (lambda a, b: {"all": [a, b], 7: 7}, lambda p: p["all"], ("all.0", "all.1")),
+    "data class": (lambda a, b: Result(a, [b]), lambda p: (p.value, p.extra[0]), ("value", "extra.0")),
+    "data class with slots": (lambda a, b: [Slotted(a), b], lambda p: (p[0].value, p[1]), ("0.value", "1")),
+    "object": (lambda a, b: SimpleNamespace(loss=a, logits=b), lambda p: (p.loss, p.logits), ("loss", "logits")),
+    "object with slots": (lambda a, b: (Slots(a), Slots(b)), lambda p: (p[0].value, p[1].value), ("0.value", "1.value")),
+    "deque": (lambda a, b: deque([a, b]), lambda p: p, ("0", "1")),
+}  # fmt: skip
+
+each_packing = pytest.mark.parametrize(("pack", "unpack", "paths"), PACKINGS.values(), ids=PACKINGS)
+
+
+@each_method
+@each_packing
+def test_every_tensor_in_what_a_layer_returns_has_its_gradient(pack, unpack, paths, method):
+    model, x, trace = seeded(lambda: Wrap(pack)), batch(4, 3), Trace()
+    a, b = trace.linear("a", model.a, x), trace.linear("b", model.b, x)
+    expected = trace.gradients((a * 3 + b * b).sum())
+    expected["", 0, paths[0]], expected["", 0, paths[1]] = expected["a", 0, "0"], expected["b", 0, "0"]
+
+    def run(model):
+        a, b = unpack(model(x))
+        (a * 3 + b * b).sum().backward()
+
+    capture = captured(model, run, method, layers="all")
+    if capture is not None:
+        assert_outputs(capture.passes[0], expected, method)
+        assert readings(capture.passes[0]).keys() == expected.keys()
+
+
+@each_method
+@each_packing
+def test_a_part_that_the_loss_does_not_use_has_no_gradient_and_is_not_zero(pack, unpack, paths, method):
+    model, x = seeded(lambda: Wrap(pack)), batch(4, 3)
+    capture = captured(model, lambda m: unpack(m(x))[1].sum().backward(), method, layers="all")
+    if capture is not None:
+        found = statuses(capture.passes[0])
+        assert found["", 0, paths[0]] in ("no_gradient", "unsupported")
+        assert found["a", 0, "0"] == "no_gradient"
+        assert found["b", 0, "0"] == "ok"
+
+
+@pytest.mark.parametrize("packing", ["list", "dict", "nested tuple", "data class", "object", "dict of lists"])
+def test_full_backward_hooks_refuse_what_they_would_not_see(packing):
+    pack, unpack, _ = PACKINGS[packing]
+    model = seeded(lambda: Wrap(pack))
+    with pytest.raises(CaptureError, match="layer ''") as caught, capture_gradients(model, "full_backward_hooks", "all"):
+        unpack(model(batch(4, 3)))[0].sum().backward()
+    assert "tensor_hooks" in str(caught.value)
+
+
+@each_method
+@pytest.mark.parametrize("reduce", [lambda x: x.max(1), lambda x: x.sort(1), lambda x: torch.linalg.qr(x), lambda x: x.topk(2)])
+def test_the_named_results_of_torch_functions_are_taken_apart(reduce, method):
+    class Reduce(nn.Module):
+        def forward(self, x):
+            return reduce(x)
+
+    model, x = seeded(lambda: nn.Sequential(nn.Linear(3, 3), Reduce())), batch(4, 3)
+    h = nn.functional.linear(x, model[0].weight, model[0].bias)
+    value, other = reduce(h)
+    loss = value.square().sum()
+    wanted_h, wanted = torch.autograd.grad(loss, [h, value])
+    capture = captured(model, lambda m: m(x)[0].square().sum().backward(), method)
+    if capture is not None:
+        expected = {("0", 0, "0"): wanted_h, ("1", 0, "0"): wanted, ("1", 0, "1"): None}
+        assert_outputs(capture.passes[0], expected, method)
+        if not other.is_floating_point():
+            assert statuses(capture.passes[0])["1", 0, "1"] == "not_tracked"
+
+
+@pytest.mark.parametrize("method", METHODS[:2])
+def test_a_recurrent_layer_gives_every_part_it_returns(method):
+    model, x = seeded(lambda: nn.LSTM(3, 2, num_layers=2, batch_first=True)), batch(8, 3).reshape(2, 4, 3)
+
+    def loss_of(out, h, c):
+        return (2 * out).sum() + 3 * h.square().sum() + c.sum()
+
+    out, (h, c) = model(x)
+    expected = dict(zip(("0", "1.0", "1.1"), torch.autograd.grad(loss_of(out, h, c), [out, h, c]), strict=True))
+    capture = captured(model, lambda m: loss_of((r := m(x))[0], *r[1]).backward(), method)
+    assert_outputs(capture.passes[0], {("", 0, path): g for path, g in expected.items()}, method)
+    out, (h, c) = model(x)
+    assert_parameters(capture.passes[0], parameter_gradients(model, loss_of(out, h, c)))
+    assert {r.role for r in capture.passes[0].parameters} == {"weight", "bias"}
+
+
+def test_a_packed_sequence_is_taken_apart():
+    model, x = seeded(lambda: nn.GRU(3, 2, batch_first=True)), batch(8, 3).reshape(2, 4, 3)
+
+    def run(model):
+        packed, _ = model(rnn.pack_padded_sequence(x, [4, 2], batch_first=True))
+        packed.data.sum().backward()
+
+    found = readings(captured(model, run).passes[0])
+    assert torch.equal(found["", 0, "0.0"].gradient, torch.ones(6, 2, dtype=torch.float64))
+    assert found["", 0, "1"].status == "no_gradient"
+    assert found["", 0, "0.1"].status == "not_tracked"
+
+
+@each_method
+@pytest.mark.parametrize("nothing", [None, "text", 3.5, (), [], {}, (None, "x"), object()], ids=repr)
+def test_a_layer_that_returns_no_tensor_is_recorded_as_such(nothing, method):
+    class Side(nn.Module):
+        def forward(self, x):
+            return nothing
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear, self.side = nn.Linear(3, 2), Side()
+
+        def forward(self, x):
+            self.side(x)
+            return self.linear(x)
+
+    done = captured(seeded(Net), lambda m: m(batch(2, 3)).sum().backward(), method).passes[0]
+    record = readings(done)["side", 0, "0"]
+    assert record.status == "unsupported"
+    assert "tensor" in record.note
+    assert (record.statistics, record.shape) == (None, None)
+
+
+@pytest.mark.parametrize("method", METHODS[:2])
+def test_an_output_that_contains_itself_ends(method):
+    class Loop(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(3, 2)
+
+        def forward(self, x):
+            out = {"y": self.linear(x)}
+            out["self"] = out
+            return out
+
+    done = captured(seeded(Loop), lambda m: m(batch(4, 3))["y"].sum().backward(), method, layers="all").passes[0]
+    assert statuses(done) == {("linear", 0, "0"): "ok", ("", 0, "y"): "ok"}
+
+
+def test_looking_into_an_output_does_not_use_it_up():
+    class Lazy(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(3, 2)
+
+        def forward(self, x):
+            return (part for part in self.linear(x).unbind(1))
+
+    model = seeded(Lazy)
+    done = captured(model, lambda m: sum(part.sum() for part in m(batch(4, 3))).backward(), layers="all").passes[0]
+    assert torch.equal(readings(done)["linear", 0, "0"].gradient, torch.ones(4, 2, dtype=torch.float64))
