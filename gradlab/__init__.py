@@ -12,8 +12,6 @@ from gradlab.spec import BatchSpec, ExperimentSpec, NetworkSpec
 from gradlab.statistics import GradientStatistics
 
 __all__ = [
-    "GradientHistory",
-    "watch",
     "BackwardPass",
     "BatchSpec",
     "CaptureError",
@@ -23,6 +21,7 @@ __all__ = [
     "Diagnosis",
     "ExperimentResult",
     "ExperimentSpec",
+    "GradientHistory",
     "GradientStatistics",
     "GradlabError",
     "NetworkSpec",
@@ -38,4 +37,5 @@ __all__ = [
     "read_csv",
     "run_experiment",
     "to_csv",
+    "watch",
 ]

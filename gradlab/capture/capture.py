@@ -177,7 +177,7 @@ class GradientCapture:
         """The backward passes so far in order, the latest `keep_passes` of them."""
         if self._recorder is None:
             return ()
-        finished = list(self._recorder.passes)
+        finished = self._recorder.passes
         self._converted = {id(p): self._converted.get(id(p)) or (p, self._convert(p)) for p in finished}
         return tuple(self._converted[id(p)][1] for p in finished)
 

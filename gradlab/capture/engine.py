@@ -34,7 +34,36 @@ def function_contexts() -> list[object]:
     Forward and backward of one application see the same object: it tells which forward calls a re-entrant checkpoint
     runs again.
     """
-    return [frame.f_locals["ctx"] for frame in _stack() if frame.f_code.co_varnames[:1] == ("ctx",)]
+    return [context for frame in _stack() if (context := _context(frame)) is not None]
+
+
+def replayed_context() -> tuple[object | None, list[object]]:
+    """The `ctx` of the custom function whose backward runs a forward again, and those of functions whose forward is inside.
+
+    None where it is a non-re-entrant checkpoint that runs its forward again, to find a tensor it did not save.
+    """
+    inside: list[object] = []
+    for frame in _stack():
+        if frame.f_code.co_name == "unpack_hook" and frame.f_globals.get("__name__") == "torch.utils.checkpoint":
+            break
+        context = _context(frame)
+        if context is not None and frame.f_code.co_name == "backward":
+            return context, inside
+        if context is not None:
+            inside.append(context)
+    return None, []
+
+
+def _context(frame: FrameType) -> object | None:
+    context = frame.f_locals.get("ctx") if frame.f_code.co_varnames[:1] == ("ctx",) else None
+    return context if isinstance(context, torch.autograd.function.BackwardCFunction) else None
+
+
+in_transform: Callable[[], object | None] = torch._C._functorch.peek_interpreter_stack
+"""Anything but None inside a torch.func transform, where a tensor stands for many and takes no hook."""
+
+is_wrapped: Callable[[torch.Tensor], bool] = torch._C._functorch.is_functorch_wrapped_tensor
+"""Whether a tensor belongs to a transform, such as the batched gradients of `is_grads_batched=True`."""
 
 
 def _stack() -> Iterator[FrameType]:
@@ -44,9 +73,20 @@ def _stack() -> Iterator[FrameType]:
         frame = frame.f_back
 
 
+def asked_by_grad() -> bool | None:
+    """Whether torch.autograd.grad, not backward, started the call that is running now; None where the stack does not tell.
+
+    On a GPU hooks run on a thread of the engine's own, with none of the caller's frames on it.
+    """
+    for frame in _stack():
+        if frame.f_code.co_name == "_engine_run_backward" and frame.f_back is not None:
+            return frame.f_back.f_code.co_name == "grad"
+    return None
+
+
 def accumulates_into(leaf: torch.Tensor) -> bool:
     """Whether the backward call that is running now will add to the leaf's `.grad` (torch.autograd.grad does not)."""
     try:
         return bool(torch._C._will_engine_execute_node(torch.autograd.graph.get_gradient_edge(leaf).node))
-    except RuntimeError:  # the leaf is one that torch.autograd.grad was asked for
+    except (RuntimeError, AttributeError):  # the leaf is one that torch.autograd.grad was asked for, or of a transform
         return False

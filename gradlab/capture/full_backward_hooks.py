@@ -8,83 +8,95 @@ PyTorch wraps the inputs and outputs of such a layer in views of its own. That i
 
 from __future__ import annotations
 
+import re
 import threading
 import warnings
-from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from gradlab.capture import engine
 from gradlab.capture.layers import tensors_in
 from gradlab.capture.recorder import Recorder
-from gradlab.capture.watched import Layer, Output, Pass
+from gradlab.capture.watched import Inert, Layer, MarkedOutput, Output, Pass
 from gradlab.errors import CaptureError
 
 WHICH_CALL = "the layer ran several times and a full backward hook does not say which call it reports; use tensor_hooks"
 NOT_FIRED = "a gradient passed, but the full backward hook did not fire; use tensor_hooks"
+OWN_INPUT = "the layer returns its input, of which a full backward hook sees only what goes on from here; use tensor_hooks"
 
 
 class FullBackwardHooks:
     """The hook reports a layer, not a call: a tensor hook on the raw output marks the call that has been passed."""
 
+    output_type: type[Output] = MarkedOutput
+
     def __init__(self, recorder: Recorder, modules: dict[str, nn.Module]) -> None:
         self._recorder = recorder
-        self._marked: list[Output] = []
-        self._reports: dict[Layer, list[tuple[Tensor | None, ...]]] = {}
         self._latest = ""
-        self._handles: list[Any] = []
-        for layer, module in zip(recorder.layers, modules.values(), strict=True):
-            if isinstance(module, torch.jit.ScriptModule):
-                raise CaptureError(f"layer {layer.name!r} is scripted or traced and takes no backward hook: use tensor_hooks")
-            self._handles.append(module.register_full_backward_hook(partial(self._report, layer)))
-            self._handles.append(module.register_forward_pre_hook(partial(self._compare_inputs, layer)))
-        _FIRST_LAYER_WARNING.ignore()
+        self._inputs: set[int] = set()
+        self._restore: list[Any] = []
+        _FOR_US.ignore()
+        try:
+            for layer, module in zip(recorder.layers, modules.values(), strict=True):
+                self._attach(layer, module)
+        except BaseException:
+            self.close()
+            raise
+
+    def _attach(self, layer: Layer, module: nn.Module) -> None:
+        if isinstance(module, torch.jit.ScriptModule):
+            raise CaptureError(
+                f"layer {layer.name!r} is scripted or traced and takes no backward hook: use method='tensor_hooks'"
+            )
+        kind = module._is_full_backward_hook
+        try:
+            report = module.register_full_backward_hook(_Report(self._recorder, layer))
+        except RuntimeError as error:
+            raise CaptureError(
+                f"layer {layer.name!r} has a backward hook of the old kind, beside which PyTorch allows no full one: use"
+                " method='tensor_hooks'"
+            ) from error
+        compare = module.register_forward_pre_hook(_CompareInputs(layer), with_kwargs=True)
+        inputs = module.register_forward_hook(_NoteInputs(self._inputs))
+        self._restore.append((module, kind, (report, compare, inputs)))
 
     def check(self, layer: Layer, returned: object) -> None:
-        """Raise CaptureError where PyTorch would report nothing and say nothing."""
-        wrapped = returned if isinstance(returned, tuple) and (type(returned) is tuple or hasattr(returned, "_fields")) else ()
-        seen = {id(part) for part in wrapped}
-        if any(tensor.requires_grad and id(tensor) not in seen for _, tensor in tensors_in(returned)):
+        """Raise CaptureError where PyTorch would report nothing, or something else, and say nothing."""
+        parts = returned if isinstance(returned, tuple) and (type(returned) is tuple or hasattr(returned, "_fields")) else ()
+        wrapped = [id(part) for part in parts if isinstance(part, Tensor)]
+        if any(tensor.requires_grad and id(tensor) not in wrapped for _, tensor in tensors_in(returned)):
             raise CaptureError(
                 f"layer {layer.name!r} returns a {type(returned).__name__} with tensors inside it; full backward hooks see"
                 " only a tensor or a flat tuple of tensors: use method='tensor_hooks'"
             )
+        if len(set(wrapped)) < len(wrapped):
+            raise CaptureError(
+                f"layer {layer.name!r} returns one tensor in two places, which full backward hooks would make two: use"
+                " method='tensor_hooks'"
+            )
 
     def watch(self, output: Output, tensor: Tensor) -> None:
         self._latest = output.layer.name
-        output.attach(tensor, partial(self._mark, output))
+        if id(tensor) in self._inputs:
+            output.note = OWN_INPUT
+        output.attach(tensor)
 
-    def _compare_inputs(self, layer: Layer, module: nn.Module, inputs: tuple[object, ...]) -> None:
-        tracked = [id(tensor) for tensor in inputs if isinstance(tensor, Tensor) and tensor.requires_grad]
-        if len(set(tracked)) < len(tracked):
-            raise CaptureError(
-                f"layer {layer.name!r} is given one tensor in two places; full backward hooks would hand it two different ones,"
-                " and a layer that asks whether they are the same would take another path: use method='tensor_hooks'"
-            )
-
-    def _mark(self, output: Output, gradient: Tensor | None) -> None:
-        if gradient is not None:
-            self._recorder.running_pass()
-            self._marked.append(output)
-
-    def _report(self, layer: Layer, module: nn.Module, grad_input: object, grad_output: Any) -> None:
-        self._recorder.running_pass()
-        gradients = tuple(None if gradient is None else gradient.detach().clone() for gradient in grad_output)
-        self._reports.setdefault(layer, []).append(gradients)
+    def marked(self, output: Output) -> None:
+        pass
 
     def collect(self, finished: Pass) -> None:
-        marked, self._marked = self._marked, []
-        reports, self._reports = self._reports, {}
-        calls = {(output.layer, output.round, output.call) for output in marked}
-        for output in marked:
-            reported = reports.get(output.layer, [])
-            if sum(layer is output.layer for layer, _, _ in calls) > 1:
+        calls = {(output.layer.place, output.round.number, output.call) for output in finished.marked}
+        for output in finished.marked:
+            reports = [gradients for layer, gradients in finished.reports if layer is output.layer]
+            if sum(place == output.layer.place for place, _, _ in calls) > 1:
                 finished.withheld[output] = WHICH_CALL
-            elif len(reported) != 1 or (gradient := reported[0][int(output.path)]) is None:
+            elif len(reports) != 1 or (gradient := reports[0][int(output.path)]) is None:
                 finished.withheld[output] = NOT_FIRED
             else:
                 finished.add(output, gradient)
+        finished.reports.clear()
 
     def explain(self, error: BaseException) -> CaptureError | None:
         """What to raise for an error in the user's forward that the wrapping of outputs has caused."""
@@ -96,36 +108,87 @@ class FullBackwardHooks:
         )
 
     def close(self) -> None:
-        for handle in self._handles:
-            handle.remove()
-        _FIRST_LAYER_WARNING.restore()
+        for module, kind, handles in self._restore:
+            for handle in handles:
+                handle.remove()
+            if not module._backward_hooks:
+                module._is_full_backward_hook = kind
+        self._restore.clear()
+        _FOR_US.restore()
 
 
-class _IgnoredWarning:
-    """A warning PyTorch gives on our account, ignored while any capture of this kind is open.
+class _Report(Inert):
+    """The full backward hook of one layer."""
 
-    A layer whose input needs no gradient (the first one, always) makes PyTorch warn in every backward that `grad_input`
-    is not what it seems; only `grad_output` is read here.
+    def __init__(self, recorder: Recorder, layer: Layer) -> None:
+        self._recorder = recorder
+        self._layer = layer
+
+    def __call__(self, module: nn.Module, grad_input: object, grad_output: tuple[Tensor | None, ...]) -> None:
+        batched = any(gradient is not None and engine.is_wrapped(gradient) for gradient in grad_output)
+        gradients = tuple(g if g is None or batched else g.detach().clone() for g in grad_output)
+        self._recorder.running_pass().reports.append((self._layer, gradients))
+
+
+class _CompareInputs(Inert):
+    """Refuses a layer that is given one tensor in two places: PyTorch would hand it two different ones."""
+
+    def __init__(self, layer: Layer) -> None:
+        self._layer = layer
+
+    def __call__(self, module: nn.Module, inputs: tuple[object, ...], keywords: dict[str, object]) -> None:
+        if engine.in_transform() is not None:
+            raise CaptureError(
+                f"layer {self._layer.name!r} runs inside a torch.func transform, which full backward hooks do not allow: use"
+                " method='tensor_hooks'"
+            )
+        replaced = [tensor for tensor in inputs if isinstance(tensor, Tensor)]
+        if not torch.is_grad_enabled() or not any(tensor.requires_grad for tensor in replaced):
+            return
+        places = [id(tensor) for _, tensor in tensors_in([inputs, keywords])]
+        if any(places.count(id(tensor)) > 1 for tensor in replaced):
+            raise CaptureError(
+                f"layer {self._layer.name!r} is given one tensor in two places; full backward hooks would hand it two different"
+                " ones, and a layer that asks whether they are the same would take another path: use method='tensor_hooks'"
+            )
+
+
+class _NoteInputs(Inert):
+    """Notes the inputs of the call that has just ended, as the layer saw them."""
+
+    def __init__(self, inputs: set[int]) -> None:
+        self._inputs = inputs
+
+    def __call__(self, module: nn.Module, inputs: tuple[object, ...], returned: object) -> None:
+        self._inputs.clear()
+        self._inputs.update(id(tensor) for _, tensor in tensors_in(inputs))
+
+
+class _IgnoredWarnings:
+    """Warnings that PyTorch gives on our account, ignored while a capture of this kind is open.
+
+    A layer whose input needs no gradient (the first one, always) makes it warn in every backward that `grad_input` is not
+    what it seems, though only `grad_output` is read; a layer that returns no tensor makes it warn in every forward.
     """
 
-    def __init__(self, message: str) -> None:
-        self._message = message
+    def __init__(self, *messages: str) -> None:
+        self._filters = [("ignore", re.compile(message), UserWarning, None, 0) for message in messages]
         self._lock = threading.Lock()
         self._open = 0
 
     def ignore(self) -> None:
         with self._lock:
             self._open += 1
-            warnings.filterwarnings("ignore", message=self._message, category=UserWarning)
-            self._filter = warnings.filters[0]
+            if self._open == 1:
+                warnings.filters[:0] = self._filters  # type: ignore[index]
 
     def restore(self) -> None:
         with self._lock:
             self._open -= 1
-            if not self._open and self._filter in warnings.filters:
-                warnings.filters.remove(self._filter)  # type: ignore[attr-defined]
-                warnings.simplefilter("default", append=True)
-                warnings.filters.pop()  # type: ignore[attr-defined]
+            if not self._open:
+                for entry in self._filters:
+                    if entry in warnings.filters:
+                        warnings.filters.remove(entry)  # type: ignore[attr-defined]
 
 
-_FIRST_LAYER_WARNING = _IgnoredWarning("Full backward hook is firing when gradients are computed")
+_FOR_US = _IgnoredWarnings("Full backward hook is firing when gradients are computed", "For backward hooks to be called")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import difflib
 import inspect
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -42,13 +42,27 @@ def select_layers(model: nn.Module, layers: Selection) -> dict[str, nn.Module]:
 
 
 def _is_layer(name: str, module: nn.Module) -> bool:
-    path = name.split(".")
-    if "parametrizations" in path or isinstance(module, ParametrizationList):
+    if "parametrizations" in name.split(".") or not _can_be_called(module):
         return False
-    # A list or dict of modules or parameters cannot be called. (A scripted module's class does not let itself be asked.)
-    if inspect.getattr_static(type(module), "forward") is nn.Module.forward:
+    parts = list(_parts_of(module))
+    owns_parameters = any(_own_parameters(part) for part in (module, *parts) if not _can_be_called(part) or part is module)
+    return owns_parameters or is_parametrized(module) or not any(map(_can_be_called, parts))
+
+
+def _can_be_called(module: nn.Module) -> bool:
+    """Whether it has a forward; a list or dict of modules or parameters has none, nor has a parametrisation's list."""
+    if isinstance(module, ParametrizationList):
         return False
-    return bool(_own_parameters(module)) or is_parametrized(module) or not list(module.children())
+    # Not type(module).forward: the class of a scripted module does not let itself be asked.
+    return inspect.getattr_static(type(module), "forward") is not nn.Module.forward
+
+
+def _parts_of(module: nn.Module) -> Iterator[nn.Module]:
+    """Its children, with the content of those that cannot be called."""
+    for child in module.children():
+        yield child
+        if not _can_be_called(child):
+            yield from _parts_of(child)
 
 
 SCRIPTED = "it runs inside a scripted or traced module, which calls no hooks of its layers; capture the original module"
@@ -84,16 +98,21 @@ class ParameterName(NamedTuple):
 def parameter_names(model: nn.Module, layers: Mapping[str, nn.Module], everything: bool) -> list[ParameterName]:
     """Every name of every parameter of the watched layers (or of the whole model), shared ones under each name."""
     found = []
-    for prefix, module in model.named_modules(remove_duplicate=False):
+    named = dict(model.named_modules(remove_duplicate=False))
+    for prefix, module in named.items():
         if not everything and not any(prefix == name or prefix.startswith(f"{name}.") or not name for name in layers):
             continue
         for attribute in _own_parameters(module):
             name = f"{prefix}.{attribute}" if prefix else attribute
-            layer, known_as, owner = prefix, attribute, module
-            if isinstance(module, ParametrizationList):  # layer.parametrizations.weight.original0
-                layer, _, known_as = prefix.rpartition(".")
-                layer = layer.rpartition(".")[0] if "." in layer else ""
-                owner = model.get_submodule(layer)
+            path = name.split(".")
+            if "parametrizations" in path:  # as in layer.parametrizations.weight.original0
+                place = path.index("parametrizations")
+                layer, known_as = ".".join(path[:place]), path[place + 1]
+            else:
+                layer, known_as = prefix, attribute
+                while layer and not _can_be_called(named[layer]):  # a list of parameters
+                    layer, _, known_as = layer.rpartition(".")
+            owner = named[layer]
             found.append(ParameterName(name, layer, role_of(owner, known_as), module, attribute))
     return found
 
@@ -136,8 +155,12 @@ def tensors_in(output: object, path: str = "", seen: frozenset[int] = frozenset(
 def _parts(output: object) -> Iterable[tuple[object, object]]:
     if isinstance(output, Mapping):
         return list(output.items())
-    if isinstance(output, Sequence):
+    if isinstance(output, Sequence | deque):
         return enumerate(output)
-    if dataclasses.is_dataclass(output):
-        return [(f.name, getattr(output, f.name, None)) for f in dataclasses.fields(output)]
-    return list(getattr(output, "__dict__", {}).items())
+    slots = [name for kind in type(output).__mro__ for name in _names(getattr(kind, "__slots__", ()))]
+    attributes = {name: getattr(output, name) for name in slots if hasattr(output, name)} | getattr(output, "__dict__", {})
+    return list(attributes.items())
+
+
+def _names(slots: str | Iterable[str]) -> Iterable[str]:
+    return [slots] if isinstance(slots, str) else slots

@@ -6,7 +6,7 @@ from typing import Generic, TypeVar
 
 from torch import Tensor
 
-from gradlab.statistics import GradientStatistics, measure_all
+from gradlab.statistics import GradientStatistics, measure, measure_all
 
 AT_ONCE = 16_384
 """A gradient with more entries is measured on arrival; smaller ones wait to be measured together, which is cheaper."""
@@ -56,6 +56,34 @@ class Measurements(Generic[Owner]):
         for index, statistics in zip(self._waiting_at, measure_all(self._waiting), strict=True):
             self._statistics[index] = statistics
         self._waiting, self._waiting_at, self._waiting_entries = [], [], 0
+
+    def add_up_parts(self) -> list[Owner]:
+        """Make one arrival of all those of one owner, with the sum of its parts; the owners whose parts are not kept.
+
+        A re-entrant checkpoint runs a backward of its own: a parameter used inside and outside receives a part from each.
+        """
+        places: dict[int, list[int]] = {}
+        for index, owner in enumerate(self.arrived):
+            places.setdefault(id(owner), []).append(index)
+        if len(places) == len(self.arrived):
+            return []
+        lost = []
+        for first, *others in places.values():
+            if others and self._keep_gradients:
+                self._gradients[first] = sum((self._gradients[index] for index in others), start=self._gradients[first])
+                self._statistics[first] = measure(self._gradients[first])
+            elif others:
+                lost.append(self.arrived[first])
+        kept = [first for first, *_ in places.values()]
+        self.arrived = [self.arrived[index] for index in kept]
+        self._statistics = [self._statistics[index] for index in kept]
+        self._gradients = [self._gradients[index] for index in kept] if self._keep_gradients else []
+        return lost
+
+    def drop_gradients(self) -> None:
+        """Keep the numbers only."""
+        self._gradients.clear()
+        self._keep_gradients = False
 
     def statistics(self, index: int) -> GradientStatistics:
         """The statistics of arrival number `index`."""

@@ -20,18 +20,26 @@ from torch import Tensor, nn
 
 from gradlab.capture import engine
 from gradlab.capture.layers import ParameterName, tensors_in
-from gradlab.capture.watched import Layer, Output, Parameter, Pass, Round
+from gradlab.capture.watched import Description, Layer, Output, Parameter, Pass, Round
 from gradlab.errors import CaptureError, CaptureWarning
+
+IN_PARTS = "its gradient arrived in several parts that can no longer be added up"
 
 
 class Watcher(Protocol):
     """What a capture method does; one class each, in the module of the method's name."""
+
+    output_type: type[Output]
+    """The tensor hook to put on outputs."""
 
     def check(self, layer: Layer, returned: object) -> None:
         """Raise CaptureError where the method cannot measure what the layer returned, other than a lone tensor."""
 
     def watch(self, output: Output, tensor: Tensor) -> None:
         """Arrange that the gradient of the tensor will be known."""
+
+    def marked(self, output: Output) -> None:
+        """Take note that a gradient is passing the output of a `MarkedOutput`, before anything else is done with it."""
 
     def collect(self, finished: Pass) -> None:
         """Add to the pass what did not arrive by itself, and say what is withheld."""
@@ -62,7 +70,8 @@ class Recorder:
         for layer in self.layers:
             layer.hidden = hidden.get(layer.name, "")
         self.parameters = self._by_tensor(parameters)
-        self.passes: deque[Pass] = deque(maxlen=keep_passes)
+        self._passes: deque[Pass] = deque(maxlen=keep_passes)
+        self._inner: deque[Pass] = deque(maxlen=keep_passes)
         self.wanted = wanted
         self.averages = averages
         """Whether the processes exchange gradients in the pass at hand; None where there is one process."""
@@ -76,7 +85,7 @@ class Recorder:
         self._unfinished: dict[int, Pass] = {}
         self._earlier_rounds: list[Round] = []
         self._checkpoints: WeakKeyDictionary[object, list[Output]] = WeakKeyDictionary()
-        self.lazy = False
+        self.descriptions: dict[Parameter, Description] = {}
         self._warned: set[str] = set()
         self.refresh_parameters()
 
@@ -87,11 +96,15 @@ class Recorder:
         return [Parameter(self, group) for group in shared.values()]
 
     def refresh_parameters(self) -> None:
-        """Watch the tensors that stand under the parameters' names now."""
-        self.lazy = False
+        """Watch the tensors that stand under the parameters' names now.
+
+        Done when a backward begins: a hook put on a leaf then is still in time, as the layer's output comes first, and by
+        then a lazy parameter has its values, a frozen one may have been thawed, and a swapped one is back in its place.
+        """
         for parameter in self.parameters:
-            if parameter.refresh():
-                self.lazy = True
+            description = parameter.refresh()
+            if self.descriptions.get(parameter) != description:  # a new dict: finished passes keep theirs
+                self.descriptions = {**self.descriptions, parameter: description}
 
     # --- forward ------------------------------------------------------------------------------------------------------
 
@@ -107,7 +120,6 @@ class Recorder:
                 layer.calls = 0
         self.round.wanted = self.wanted()
         self.between_rounds = False
-        self.refresh_parameters()
 
     @staticmethod
     def _still_reachable(earlier: Round) -> bool:
@@ -118,7 +130,7 @@ class Recorder:
 
     def await_gradient(self, layer: Layer, path: str, tensor: Tensor) -> None:
         """Take note of a tensor that a layer has returned."""
-        output = Output(self, layer, path, tensor)
+        output = self.watcher.output_type(self, layer, path, tensor)
         outputs = self.round.outputs
         outputs.append(output)
         if output.tracked:
@@ -139,9 +151,13 @@ class Recorder:
         for path, tensor in parts:
             self.await_gradient(layer, path, tensor)
         if not parts:
-            output = Output(self, layer, "0", None)
-            output.note = f"it returned {type(returned).__name__}, without a tensor in it"
-            self.round.outputs.append(output)
+            self.note_unmeasurable(layer, f"no tensor was found in the {type(returned).__name__} it returned")
+
+    def note_unmeasurable(self, layer: Layer, note: str) -> None:
+        """Take note of a call that no gradient can be measured of."""
+        output = Output(self, layer, "0", None)
+        output.note = note
+        self.round.outputs.append(output)
 
     def recomputed(self, layer: Layer, returned: object) -> None:
         """A forward inside backward is a checkpoint's second run of a call that was counted already.
@@ -149,12 +165,12 @@ class Recorder:
         A non-re-entrant checkpoint leaves the hooks of the first run in place, so nothing is to be done; a re-entrant
         one builds the graph only now.
         """
-        contexts = engine.function_contexts()
-        source = next((context for context in contexts if context in self._checkpoints), None)
-        if source is None:
+        source, inside = engine.replayed_context()
+        if source not in self._checkpoints:
             return
-        replays = self.running_pass().replays
-        waiting = replays.setdefault(source, list(self._checkpoints[source]))
+        if not isinstance(returned, Tensor):
+            self.watcher.check(layer, returned)
+        waiting = self.running_pass().replays.setdefault(source, list(self._checkpoints[source]))
         for path, tensor in tensors_in(returned):
             output = next((o for o in waiting if o.layer is layer and o.path == path), None)
             if output is None:
@@ -163,7 +179,7 @@ class Recorder:
             if tensor.requires_grad:
                 output.tracked = True
                 self.watcher.watch(output, tensor)
-            for context in contexts[: contexts.index(source)]:  # a checkpoint inside a checkpoint: again without grad
+            for context in inside:  # a checkpoint inside a checkpoint: it is run without grad once more
                 self._checkpoints.setdefault(context, []).append(output)
 
     # --- backward -----------------------------------------------------------------------------------------------------
@@ -187,6 +203,8 @@ class Recorder:
             else:
                 entered = Pass(depth, self._is_inner(), self._now_wanted(), self._keep_gradients or bool(self._checkpoints))
                 engine.when_backward_ends(partial(self._finish, entered))
+                self.refresh_parameters()
+                entered.descriptions = self.descriptions
             self._unfinished[task] = entered
         self._running = (task, entered)
         return entered
@@ -198,6 +216,9 @@ class Recorder:
         """Whether this is a gradient taken to be differentiated again, as a gradient penalty does."""
         if not torch.is_grad_enabled():  # autograd runs hooks with grad enabled where create_graph=True
             return False
+        asked_by_grad = engine.asked_by_grad()
+        if asked_by_grad is not None:
+            return asked_by_grad
         leaves = (parameter.current for parameter in self.parameters)
         return not any(engine.accumulates_into(leaf) for leaf in leaves if leaf is not None and leaf.requires_grad)
 
@@ -222,9 +243,13 @@ class Recorder:
             finished.add_averages(exchanged=self.averages())
         self.watcher.collect(finished)
         finished.settle()
+        for reading in finished.add_up_parts():
+            finished.withheld[reading] = IN_PARTS
+        if not self._keep_gradients:
+            finished.drop_gradients()
         finished.scale = self._loss_scale()
         finished.replays.clear()
-        reached = {reading.round for reading in finished.arrived if isinstance(reading, Output)}
+        reached = {reading.round for reading in (*finished.arrived, *finished.withheld) if isinstance(reading, Output)}
         if not reached and not self.round.closed:
             reached = {self.round}
         finished.rounds = sorted(reached, key=lambda r: r.number)
@@ -233,19 +258,27 @@ class Recorder:
             finished.untracked = {p for p in self.parameters if (leaf := p.current) is None or not leaf.requires_grad}
         if not finished.inner and self.round in finished.rounds:
             self.round.closed = self.between_rounds = True
-        self._settle_inner(finished)
+        if finished.inner:
+            self._inner.append(finished)
+        else:
+            self._settle_inner(finished)
+            if finished.wanted:
+                self._passes.append(finished)
         if finished.wanted:
-            self.passes.append(finished)
             self._warn_about_unseen(finished)
         if self.when_finished is not None:
             self.when_finished(finished)
 
     def _settle_inner(self, finished: Pass) -> None:
         """Drop the gradients that `finished` differentiated again: only the outer backward is a pass."""
-        candidates = []
-        while self.passes and self.passes[-1].inner:
-            candidates.append(self.passes.pop())
-        self.passes.extend(p for p in reversed(candidates) if not finished.reaches(p))
+        self._passes.extend(p for p in self._inner if p.wanted and not set(p.rounds) & set(finished.rounds))
+        self._inner.clear()
+
+    @property
+    def passes(self) -> list[Pass]:
+        """The latest passes in order."""
+        passes = [*self._passes, *(p for p in self._inner if p.wanted)]
+        return passes if self._passes.maxlen is None else passes[-self._passes.maxlen :]
 
     def _warn_about_unseen(self, finished: Pass) -> None:
         called: set[int] = set().union(*(r.called for r in finished.rounds))

@@ -9,17 +9,16 @@ import torch
 from torch import Tensor
 
 from gradlab.capture.records import OutputGradient, ParameterGradient, Status, status_of
-from gradlab.capture.watched import Layer, Output, Parameter, Pass
-from gradlab.statistics import GradientStatistics, measure, scaled
+from gradlab.capture.watched import UNKNOWN, Layer, Output, Parameter, Pass
+from gradlab.statistics import GradientStatistics, scaled
 
-IN_PARTS = "its gradient arrived in several parts that can no longer be added up"
 FROZEN = "frozen: requires_grad is False"
 
 
 def output_records(finished: Pass, layers: Sequence[Layer], keep_gradients: bool) -> list[OutputGradient]:
     """One record per output of the pass in forward order, then one per layer that was never called."""
-    arrivals = _arrivals(finished)
-    ranks = {id(o): rank for rank, o in enumerate(dict.fromkeys(o for o in finished.arrived if isinstance(o, Output)))}
+    arrivals = {id(reading): index for index, reading in enumerate(finished.arrived)}
+    ranks = {id(o): rank for rank, o in enumerate(o for o in finished.arrived if isinstance(o, Output))}
     earlier_calls: Counter[tuple[int, int]] = Counter()
     calls: Counter[int] = Counter()
     for each in finished.rounds:
@@ -31,7 +30,7 @@ def output_records(finished: Pass, layers: Sequence[Layer], keep_gradients: bool
                 calls[place] = max(calls[place], earlier_calls[each.number, place] + output.call + 1)
     records = []
     for index, output in enumerate(finished.outputs):
-        status, note, statistics, gradient = _reading(finished, output, arrivals.get(id(output), ()))
+        status, note, statistics, gradient = _reading(finished, output, arrivals.get(id(output)))
         records.append(
             OutputGradient(
                 layer=output.layer.name,
@@ -53,11 +52,12 @@ def output_records(finished: Pass, layers: Sequence[Layer], keep_gradients: bool
 
 def parameter_records(finished: Pass, parameters: Sequence[Parameter], keep_gradients: bool) -> list[ParameterGradient]:
     """One record per parameter name."""
-    arrivals = _arrivals(finished)
-    ranks = {id(p): rank for rank, p in enumerate(dict.fromkeys(p for p in finished.arrived if isinstance(p, Parameter)))}
+    arrivals = {id(reading): index for index, reading in enumerate(finished.arrived)}
+    ranks = {id(p): rank for rank, p in enumerate(p for p in finished.arrived if isinstance(p, Parameter))}
     records = []
     for parameter in parameters:
-        status, note, statistics, gradient = _reading(finished, parameter, arrivals.get(id(parameter), ()))
+        status, note, statistics, gradient = _reading(finished, parameter, arrivals.get(id(parameter)))
+        shape, dtype = finished.descriptions.get(parameter, UNKNOWN)
         for name, layer, role in parameter.names:
             others = [other for other, _, _ in parameter.names if other != name]
             shared = f"shared with {', '.join(others)}: one tensor, one gradient" if others else ""
@@ -66,8 +66,8 @@ def parameter_records(finished: Pass, parameters: Sequence[Parameter], keep_grad
                     parameter=name,
                     layer=layer,
                     role=role,
-                    shape=parameter.shape,
-                    dtype=None if parameter.dtype is None else _dtype_name(parameter.dtype),
+                    shape=None if shape is None else tuple(shape),
+                    dtype=None if dtype is None else _dtype_name(dtype),
                     backward_index=ranks.get(id(parameter)),
                     status=status,
                     note="; ".join(filter(None, (note, shared))),
@@ -78,28 +78,16 @@ def parameter_records(finished: Pass, parameters: Sequence[Parameter], keep_grad
     return records
 
 
-def _arrivals(finished: Pass) -> dict[int, list[int]]:
-    arrivals: dict[int, list[int]] = {}
-    for index, reading in enumerate(finished.arrived):
-        arrivals.setdefault(id(reading), []).append(index)
-    return arrivals
-
-
 def _reading(
-    finished: Pass, reading: Output | Parameter, arrivals: Sequence[int]
+    finished: Pass, reading: Output | Parameter, arrival: int | None
 ) -> tuple[Status, str, GradientStatistics | None, Tensor | None]:
     if note := finished.withheld.get(reading) or (reading.note if isinstance(reading, Output) else ""):
         return Status.UNSUPPORTED, note, None, None
-    if not arrivals:
+    if arrival is None:
         return *_absence(finished, reading), None, None
-    statistics = finished.statistics(arrivals[0])
-    gradient = finished.gradient(arrivals[0])
-    if len(arrivals) > 1:  # a re-entrant checkpoint: every run of it adds a part
-        parts = [part for index in arrivals if (part := finished.gradient(index)) is not None]
-        if len(parts) < len(arrivals):
-            return Status.UNSUPPORTED, IN_PARTS, None, None
-        gradient = sum(parts[1:], start=parts[0])
-        statistics = measure(gradient)
+    statistics, gradient = finished.statistics(arrival), finished.gradient(arrival)
+    if statistics.norm != statistics.norm and statistics.nonfinite_count == 0:
+        return Status.UNSUPPORTED, "the gradient holds no values: it is on the meta device", None, None
     if finished.scale != 1.0:
         statistics = scaled(statistics, 1.0 / finished.scale)
         gradient = None if gradient is None else _unscaled(gradient, finished.scale)

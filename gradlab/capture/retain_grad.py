@@ -7,71 +7,76 @@ and in which order, a gradient passed.
 
 from __future__ import annotations
 
-from functools import partial
-from typing import NamedTuple
-
 from torch import Tensor, nn
 
 from gradlab.capture.recorder import Recorder
-from gradlab.capture.watched import Layer, Output, Pass, Round
+from gradlab.capture.watched import Layer, MarkedOutput, Output, Pass, Round
 from gradlab.errors import CaptureError
 
 LEAF = "retain_grad() does nothing on a leaf tensor, whose .grad adds up over backward calls; use tensor_hooks"
-RETAINED = "the model itself called retain_grad() on it, so .grad may hold earlier gradients; use tensor_hooks"
 CHANGED = "it was changed in place after the layer returned it, so .grad is the gradient of what it became; use tensor_hooks"
 RELEASED = "the tensor was let go when the next forward began; use tensor_hooks"
 
 
-class _Held(NamedTuple):
-    tensor: Tensor
-    version: int
+class _Retained:
+    """A tensor whose `.grad` will be read, and what it held before the pass at hand."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.tensor = tensor
+        self.before: Tensor | None = None
+        self.running: Pass | None = None
 
 
 class RetainGrad:
+    output_type: type[Output] = MarkedOutput
+
     def __init__(self, recorder: Recorder, modules: dict[str, nn.Module]) -> None:
         self._recorder = recorder
-        self._held: dict[Output, _Held] = {}
         self._round: Round | None = None
-        self._marked: list[Output] = []
+        self._retained: dict[int, _Retained] = {}
+        self._of: dict[Output, tuple[_Retained, int]] = {}
 
     def check(self, layer: Layer, returned: object) -> None:
         pass
 
     def watch(self, output: Output, tensor: Tensor) -> None:
         if output.round is not self._round and self._recorder.round is output.round:
-            self._held.clear()
+            self.close()
             self._round = output.round
         if tensor.is_leaf:
             output.note = LEAF
             return
-        first = next((held for held in self._held.values() if held.tensor is tensor), None)
-        if tensor.retains_grad and first is None:
-            output.note = RETAINED
-            return
         tensor.retain_grad()
-        self._held[output] = _Held(tensor, tensor._version)
-        output.attach(tensor, partial(self._mark, output))
+        self._of[output] = self._retained.setdefault(id(tensor), _Retained(tensor)), tensor._version
+        output.attach(tensor)
 
-    def _mark(self, output: Output, gradient: Tensor | None) -> None:
-        if gradient is not None:
-            self._recorder.running_pass()
-            self._marked.append(output)
+    def marked(self, output: Output) -> None:
+        # PyTorch adds to .grad after all hooks have run: what it holds now is from passes before, or from one that failed.
+        if output in self._of:
+            retained, running = self._of[output][0], self._recorder.running_pass()
+            if retained.running is not running:
+                retained.running = running
+                retained.before, retained.tensor.grad = retained.tensor.grad, None
 
     def collect(self, finished: Pass) -> None:
-        marked, self._marked = self._marked, []
-        for output in marked:
-            held = self._held.get(output)
-            if held is None or held.tensor.grad is None:
+        for output in finished.marked:
+            retained, version = self._of.get(output, (None, 0))
+            if retained is None:
                 finished.withheld[output] = RELEASED
-            elif held.tensor._version != held.version:
+            elif retained.tensor._version != version:
                 finished.withheld[output] = CHANGED
-            else:
-                finished.add(output, held.tensor.grad)
-        for held in self._held.values():
-            held.tensor.grad = None
+            elif retained.tensor.grad is not None:
+                finished.add(output, retained.tensor.grad)
+        for retained in self._retained.values():
+            if retained.running is finished and retained.before is not None:
+                # Whoever else retains this gradient finds the sum that PyTorch would have made.
+                now = retained.tensor.grad
+                retained.tensor.grad = retained.before if now is None else retained.before + now
+            retained.before = retained.running = None
 
     def explain(self, error: BaseException) -> CaptureError | None:
         return None
 
     def close(self) -> None:
-        self._held.clear()
+        self._of.clear()
+        self._retained.clear()

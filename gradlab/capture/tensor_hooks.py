@@ -14,6 +14,8 @@ from gradlab.errors import CaptureError
 
 
 class TensorHooks:
+    output_type: type[Output] = Output
+
     def __init__(self, recorder: Recorder, modules: dict[str, nn.Module]) -> None:
         pass
 
@@ -21,7 +23,10 @@ class TensorHooks:
         pass
 
     def watch(self, output: Output, tensor: Tensor) -> None:
-        output.attach(tensor, output)
+        output.attach(tensor)
+
+    def marked(self, output: Output) -> None:
+        pass
 
     def collect(self, finished: Pass) -> None:
         """Everything has arrived by itself."""

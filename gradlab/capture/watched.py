@@ -8,8 +8,8 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import ref
 
 import torch
@@ -26,7 +26,25 @@ DEAD_CALLS_KEPT = 1_000
 """Calls of one round that are still listed when no gradient can reach them any more: forwards without end are bounded."""
 
 
-class Layer:
+IN_TRANSFORM = "it ran inside a torch.func transform, where no single gradient arrives; run the model itself"
+BATCHED = "a batch of gradients arrived at once (is_grads_batched, vectorize); differentiate one at a time"
+
+
+class Inert:
+    """A hook that a copy or a pickle of the model does not take along.
+
+    In its place stands a function of the standard library that takes whatever a hook is given, does nothing and returns
+    None, so that a pickle can be read where there is no gradlab.
+    """
+
+    __slots__ = ()
+    __torch_unserializable__ = True  # or torch warns that a leaf tensor's hook is not saved with it
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return getattr, (contextlib.nullcontext(), "__exit__")
+
+
+class Layer(Inert):
     """One watched layer; as a forward hook it reports its calls."""
 
     def __init__(self, recorder: Recorder, name: str, module: nn.Module, place: int) -> None:
@@ -50,21 +68,16 @@ class Layer:
         if not self.calls:
             recorder.round.called.add(self.place)
             self.module_type = type(module).__name__  # a lazy module becomes another in its first forward
-        if recorder.lazy:
-            recorder.refresh_parameters()
-        if isinstance(returned, Tensor):
+        if engine.in_transform() is not None:
+            recorder.note_unmeasurable(self, IN_TRANSFORM)
+        elif isinstance(returned, Tensor):
             recorder.await_gradient(self, "0", returned)
         else:
             recorder.await_parts(self, returned)
         self.calls += 1
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        # A copy or a pickle of the model carries a hook that does nothing and needs no gradlab: a function of the standard
-        # library that takes whatever a forward hook is given and returns None.
-        return getattr, (contextlib.nullcontext(), "__exit__")
 
-
-class Output:
+class Output(Inert):
     """One tensor that a layer returned and what is known of it; as a tensor hook it reports its gradient."""
 
     __slots__ = ("_hooks", "call", "dtype", "layer", "note", "path", "recorder", "round", "shape", "tracked")
@@ -77,18 +90,21 @@ class Output:
         self.path = path
         self.note = ""
         self._hooks: ref[OrderedDict[Any, Any]] | None = None
+        self.shape: Sequence[int] | None = None
         if tensor is None:
-            self.shape = self.dtype = None
+            self.dtype = None
             self.tracked = False
-        else:
-            self.shape, self.dtype, self.tracked = tensor.shape, tensor.dtype, tensor.requires_grad
+            return
+        self.dtype, self.tracked = tensor.dtype, tensor.requires_grad
+        if not tensor.is_nested:  # a nested tensor has no one shape
+            self.shape = tensor.shape
 
     def __call__(self, gradient: Tensor | None) -> None:
         if gradient is not None:
             self.recorder.running_pass().add(self, gradient)
 
-    def attach(self, tensor: Tensor, hook: Callable[[Tensor | None], None]) -> None:
-        """Put a hook on the tensor.
+    def attach(self, tensor: Tensor) -> None:
+        """Become a hook on the tensor.
 
         What `Tensor.register_hook` does, without the handle it makes: a third of the time, and the largest part of what a
         small network pays for being watched.
@@ -98,7 +114,7 @@ class Output:
             hooks = tensor._backward_hooks = OrderedDict()
             if tensor.grad_fn is not None:
                 tensor.grad_fn._register_hook_dict(tensor)
-        hooks[self] = hook
+        hooks[self] = self
         self._hooks = ref(hooks)
 
     def detach(self) -> None:
@@ -112,14 +128,34 @@ class Output:
         return self._hooks is not None and self._hooks() is not None
 
 
-class Parameter:
+class MarkedOutput(Output):
+    """An output whose gradient the method gets elsewhere: the tensor hook notes only that one has passed, and when."""
+
+    __slots__ = ()
+
+    def __call__(self, gradient: Tensor | None) -> None:
+        if gradient is not None:
+            running = self.recorder.running_pass()
+            running.marked.append(self)
+            self.recorder.watcher.marked(self)
+
+
+class Description(NamedTuple):
+    """Shape and dtype of a parameter; None before a lazy one has values."""
+
+    shape: Sequence[int] | None
+    dtype: torch.dtype | None
+
+
+UNKNOWN = Description(None, None)
+
+
+class Parameter(Inert):
     """One watched parameter under all its names; as a tensor hook it reports its gradient, once a backward call."""
 
     def __init__(self, recorder: Recorder, names: list[ParameterName]) -> None:
         self.recorder = recorder
         self.names = [(name.parameter, name.layer, name.role) for name in names]
-        self.shape: tuple[int, ...] | None = None
-        self.dtype: torch.dtype | None = None
         self._owner: nn.Module | None = names[0].owner
         self._attribute = names[0].attribute
         self._known: nn.Parameter | None = None
@@ -140,21 +176,18 @@ class Parameter:
         """The tensor under the name now: while we watch it may be replaced, frozen, thawed or lazily made."""
         return None if self._owner is None else getattr(self._owner, self._attribute, None)
 
-    def refresh(self) -> bool:
-        """Put the hook on the tensor that is to be watched now; whether it has none because it has no values yet."""
+    def refresh(self) -> Description:
+        """Put the hook on the tensor that is to be watched now; what there is to say of it."""
         parameter = self.current
-        if parameter is self._known and (parameter is None or parameter.requires_grad is self._hooked):
-            return False
-        self.release()
-        if parameter is None:
-            return False
-        if not initialized(parameter):
-            return True
-        self._known, self._hooked = parameter, parameter.requires_grad
-        self.shape, self.dtype = tuple(parameter.shape), parameter.dtype
-        if parameter.requires_grad:
-            self._handle = parameter.register_hook(self)
-        return False
+        if parameter is None or not initialized(parameter):
+            self.release()
+            return UNKNOWN
+        if parameter is not self._known or parameter.requires_grad is not self._hooked:
+            self.release()
+            self._known, self._hooked = parameter, parameter.requires_grad
+            if parameter.requires_grad:
+                self._handle = parameter.register_hook(self)
+        return Description(parameter.shape, parameter.dtype)
 
     def release(self) -> None:
         if self._handle is not None:
@@ -177,13 +210,17 @@ class Round:
         self.leaves: list[Output] = []
         self.called: set[int] = set()
         self.closed = False
-        self.limit = 10 * DEAD_CALLS_KEPT
+        self.limit = 3 * DEAD_CALLS_KEPT
 
     def trim(self) -> None:
         """Forget the oldest calls that no gradient can reach any more."""
-        recent = len(self.outputs) - DEAD_CALLS_KEPT
-        self.outputs = [output for place, output in enumerate(self.outputs) if place >= recent or output.alive]
-        self.limit = max(10 * DEAD_CALLS_KEPT, 2 * len(self.outputs))
+        old, recent = self.outputs[:-DEAD_CALLS_KEPT], self.outputs[-DEAD_CALLS_KEPT:]
+        leaves = set(map(id, self.leaves))  # a leaf lives on whatever happens to the forward that returned it
+        for output in self.leaves[:-DEAD_CALLS_KEPT]:
+            output.detach()
+        self.leaves = self.leaves[-DEAD_CALLS_KEPT:]
+        self.outputs = [output for output in old if output.alive and id(output) not in leaves] + recent
+        self.limit = max(3 * DEAD_CALLS_KEPT, 2 * len(self.outputs))
 
     def remove_hooks(self) -> None:
         for output in self.outputs:
@@ -201,11 +238,21 @@ class Pass(Measurements["Output | Parameter"]):
         self.inner = inner
         self.scale = 1.0
         self.withheld: dict[Output | Parameter, str] = {}
+        self.marked: list[Output] = []
+        self.reports: list[tuple[Layer, tuple[Tensor | None, ...]]] = []
+        self.descriptions: dict[Parameter, Description] = {}
         self.accumulated: dict[Parameter, Tensor | None] = {}
         self.rounds: list[Round] = []
         self.outputs: list[Output] = []
         self.untracked: set[Parameter] = set()
         self.replays: dict[object, list[Output]] = {}
+
+    def add(self, owner: Output | Parameter, gradient: Tensor) -> None:
+        """Take in the gradient that has just arrived."""
+        if engine.is_wrapped(gradient):
+            self.withheld[owner] = BATCHED
+        else:
+            super().add(owner, gradient)
 
     def await_average(self, parameter: Parameter) -> None:
         """Note what `.grad` holds before this pass, when the gradient to be measured is the average over processes.
@@ -228,8 +275,3 @@ class Pass(Measurements["Output | Parameter"]):
             else:
                 self.add(parameter, after if before is None else after - before)
         self.accumulated.clear()
-
-    def reaches(self, other: Pass) -> bool:
-        """Whether this pass ran through an output that the other one ran through."""
-        mine = {id(reading) for reading in self.arrived if isinstance(reading, Output)}
-        return any(id(reading) in mine for reading in other.arrived)
