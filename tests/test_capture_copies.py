@@ -6,6 +6,7 @@ import pickle
 import subprocess
 import sys
 
+import pytest
 import torch
 from torch import nn
 from truth import batch, each_method, seeded
@@ -26,6 +27,7 @@ def step(model, x=X):
     return loss.detach()
 
 
+@pytest.mark.filterwarnings("ignore:Full backward hook is firing")  # the copy has an idle hook, for which PyTorch warns
 @each_method
 def test_a_copied_model_carries_no_capture_and_trains_as_usual(method):
     model = small().eval()

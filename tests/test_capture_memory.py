@@ -61,7 +61,7 @@ def test_no_garbage_collector_is_needed(method):
         gc.enable()
 
 
-@each_method
+@pytest.mark.parametrize("method", ["tensor_hooks", "full_backward_hooks"])  # retain_grad() is about keeping outputs
 def test_forwards_without_a_backward_are_let_go(method):
     model, alive = small(), []
     with capture_gradients(model, method) as capture:
@@ -112,6 +112,7 @@ def test_memory_does_not_grow_with_evaluations(context):
     assert capture.passes
 
 
+@pytest.mark.filterwarnings("ignore:Full backward hook is firing")  # PyTorch's wrapping stays in the graph
 @each_method
 def test_a_graph_that_outlives_the_block_has_no_hook_of_ours(method):
     model = small().eval()

@@ -16,7 +16,7 @@ def test_layers_that_return_one_tensor_share_its_gradient(method):
     model, x = seeded(lambda: nn.Sequential(nn.Identity(), nn.Linear(3, 4), *returns_its_input)).eval(), batch(5, 3)
     expected = torch.cos(x @ model[1].weight.T + model[1].bias).detach()
     done = captured(model, lambda m: m(x).sin().sum().backward(), method).passes[0]
-    assert_outputs(done, {("0", 0, "0"): None} | {(str(place), 0, "0"): expected for place in range(1, 6)})
+    assert_outputs(done, {("0", 0, "0"): None} | {(str(place), 0, "0"): expected for place in range(1, 6)}, method)
     assert statuses(done)["0", 0, "0"] == "not_tracked"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import warnings
 from collections.abc import Callable
 from functools import partial
@@ -18,7 +19,7 @@ from gradlab.capture.records import BackwardPass
 from gradlab.capture.reporting import output_records, parameter_records
 from gradlab.capture.retain_grad import RetainGrad
 from gradlab.capture.tensor_hooks import TensorHooks
-from gradlab.capture.watched import Pass
+from gradlab.capture.watched import Pass, Untraced
 from gradlab.errors import CaptureError, CaptureWarning, listed, shorten
 from gradlab.registry import Choice
 from gradlab.spec import CaptureMethod
@@ -121,9 +122,10 @@ class GradientCapture:
             )
             recorder.when_finished = self._when_finished
             recorder.watcher = CAPTURE_METHODS[self._method].build(recorder, modules)
+            hook = Untraced if "torch._dynamo" in sys.modules else lambda layer: layer
             for layer, module in zip(recorder.layers, modules.values(), strict=True):
                 # Not module.register_forward_hook: a scripted module forbids it, and yet calls the hook when it is called.
-                self._handles.append(nn.Module.register_forward_hook(module, layer))
+                self._handles.append(nn.Module.register_forward_hook(module, hook(layer)))
         except BaseException:
             self._detach()
             raise

@@ -62,8 +62,22 @@ def _context(frame: FrameType) -> object | None:
 in_transform: Callable[[], object | None] = torch._C._functorch.peek_interpreter_stack
 """Anything but None inside a torch.func transform, where a tensor stands for many and takes no hook."""
 
-is_wrapped: Callable[[torch.Tensor], bool] = torch._C._functorch.is_functorch_wrapped_tensor
-"""Whether a tensor belongs to a transform, such as the batched gradients of `is_grads_batched=True`."""
+_is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
+_is_batched = torch._C._functorch.is_legacy_batchedtensor
+
+
+def is_wrapped(tensor: torch.Tensor) -> bool:
+    """Whether a tensor belongs to a transform, such as the batched gradients of `is_grads_batched=True`."""
+    return bool(_is_wrapped(tensor) or _is_batched(tensor))
+
+
+def untraced(hook: Callable[..., None]) -> Callable[..., None]:
+    """The hook as torch.compile must take it, which would otherwise trace into it: called as it is, from Python.
+
+    Looked for only where the compiler is loaded, as loading it takes longer than most captures.
+    """
+    compiler = sys.modules.get("torch._dynamo")
+    return hook if compiler is None else compiler.disable(hook)
 
 
 def _stack() -> Iterator[FrameType]:

@@ -24,6 +24,10 @@ from gradlab.errors import CaptureError
 
 WHICH_CALL = "the layer ran several times and a full backward hook does not say which call it reports; use tensor_hooks"
 NOT_FIRED = "a gradient passed, but the full backward hook did not fire; use tensor_hooks"
+NOT_THE_OUTPUT = (
+    "the full backward hook reports another gradient than that of what the layer's forward returned: another hook replaces"
+    " the output, or the gradient is differentiated again; use tensor_hooks"
+)
 OWN_INPUT = "the layer returns its input, of which a full backward hook sees only what goes on from here; use tensor_hooks"
 
 
@@ -36,6 +40,7 @@ class FullBackwardHooks:
         self._recorder = recorder
         self._latest = ""
         self._inputs: set[int] = set()
+        self._raw: dict[Output, Tensor] = {}
         self._restore: list[Any] = []
         _FOR_US.ignore()
         try:
@@ -83,8 +88,8 @@ class FullBackwardHooks:
             output.note = OWN_INPUT
         output.attach(tensor)
 
-    def marked(self, output: Output) -> None:
-        pass
+    def marked(self, output: Output, gradient: Tensor) -> None:
+        self._raw[output] = gradient if engine.is_wrapped(gradient) else gradient.detach().clone()
 
     def collect(self, finished: Pass) -> None:
         calls = {(output.layer.place, output.round.number, output.call) for output in finished.marked}
@@ -94,9 +99,12 @@ class FullBackwardHooks:
                 finished.withheld[output] = WHICH_CALL
             elif len(reports) != 1 or (gradient := reports[0][int(output.path)]) is None:
                 finished.withheld[output] = NOT_FIRED
+            elif not _same(gradient, self._raw[output]):
+                finished.withheld[output] = NOT_THE_OUTPUT
             else:
                 finished.add(output, gradient)
         finished.reports.clear()
+        self._raw.clear()
 
     def explain(self, error: BaseException) -> CaptureError | None:
         """What to raise for an error in the user's forward that the wrapping of outputs has caused."""
@@ -117,6 +125,12 @@ class FullBackwardHooks:
         _FOR_US.restore()
 
 
+def _same(reported: Tensor, raw: Tensor) -> bool:
+    if engine.is_wrapped(reported):
+        return True
+    return reported.shape == raw.shape and torch.equal(reported.nan_to_num(), raw.nan_to_num())
+
+
 class _Report(Inert):
     """The full backward hook of one layer."""
 
@@ -127,7 +141,8 @@ class _Report(Inert):
     def __call__(self, module: nn.Module, grad_input: object, grad_output: tuple[Tensor | None, ...]) -> None:
         batched = any(gradient is not None and engine.is_wrapped(gradient) for gradient in grad_output)
         gradients = tuple(g if g is None or batched else g.detach().clone() for g in grad_output)
-        self._recorder.running_pass().reports.append((self._layer, gradients))
+        if not self._recorder.closed:  # a graph that outlives the capture goes on calling it
+            self._recorder.running_pass().reports.append((self._layer, gradients))
 
 
 class _CompareInputs(Inert):

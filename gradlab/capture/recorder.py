@@ -38,7 +38,7 @@ class Watcher(Protocol):
     def watch(self, output: Output, tensor: Tensor) -> None:
         """Arrange that the gradient of the tensor will be known."""
 
-    def marked(self, output: Output) -> None:
+    def marked(self, output: Output, gradient: Tensor) -> None:
         """Take note that a gradient is passing the output of a `MarkedOutput`, before anything else is done with it."""
 
     def collect(self, finished: Pass) -> None:
@@ -78,6 +78,8 @@ class Recorder:
         self.when_finished: Callable[[Pass], None] | None = None
         self.round = Round(0, wanted=True)
         self.between_rounds = True
+        self.closed = False
+        self.closed = False
         self.watcher: Watcher
         self._keep_gradients = keep_gradients
         self._loss_scale = loss_scale
@@ -307,6 +309,7 @@ class Recorder:
 
     def close(self) -> None:
         """Leave nothing behind on the model or on graphs that are still alive."""
+        self.closed = True
         for parameter in self.parameters:
             parameter.forget_model()
         for each in self._rounds():

@@ -50,7 +50,7 @@ class RetainGrad:
         self._of[output] = self._retained.setdefault(id(tensor), _Retained(tensor)), tensor._version
         output.attach(tensor)
 
-    def marked(self, output: Output) -> None:
+    def marked(self, output: Output, gradient: Tensor) -> None:
         # PyTorch adds to .grad after all hooks have run: what it holds now is from passes before, or from one that failed.
         if output in self._of:
             retained, running = self._of[output][0], self._recorder.running_pass()

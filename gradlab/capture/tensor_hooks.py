@@ -25,7 +25,7 @@ class TensorHooks:
     def watch(self, output: Output, tensor: Tensor) -> None:
         output.attach(tensor)
 
-    def marked(self, output: Output) -> None:
+    def marked(self, output: Output, gradient: Tensor) -> None:
         pass
 
     def collect(self, finished: Pass) -> None:

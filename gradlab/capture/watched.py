@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import ref
 
@@ -77,6 +77,16 @@ class Layer(Inert):
         self.calls += 1
 
 
+class Untraced(Inert):
+    """A hook that torch.compile calls from Python instead of tracing into it."""
+
+    def __init__(self, hook: Callable[..., None]) -> None:
+        self._call = engine.untraced(hook)
+
+    def __call__(self, *arguments: object) -> None:
+        self._call(*arguments)
+
+
 class Output(Inert):
     """One tensor that a layer returned and what is known of it; as a tensor hook it reports its gradient."""
 
@@ -137,7 +147,7 @@ class MarkedOutput(Output):
         if gradient is not None:
             running = self.recorder.running_pass()
             running.marked.append(self)
-            self.recorder.watcher.marked(self)
+            self.recorder.watcher.marked(self, gradient)
 
 
 class Description(NamedTuple):

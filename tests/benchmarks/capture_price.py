@@ -14,10 +14,9 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
-import tracemalloc
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 import torch
 from torch import nn

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import NamedTuple
 
 import torch
@@ -30,7 +31,7 @@ def _mean_square(output: Tensor) -> Tensor:
 
 def small() -> Workload:
     sizes = (3, 3, 3, 3, 3, 1)
-    layers = [nn.Sequential(nn.Linear(a, b), nn.GELU(approximate="tanh")) for a, b in zip(sizes, sizes[1:], strict=False)]
+    layers = [nn.Sequential(nn.Linear(a, b), nn.GELU(approximate="tanh")) for a, b in pairwise(sizes)]
     return Workload("W1: 3-3-3-3-3-1, GELU, batch 1", nn.Sequential(*layers), torch.tensor([[1.0, 0.0, -1.0]]), _mean_square)
 
 
@@ -46,7 +47,9 @@ def wide() -> Workload:
 
 def transformer() -> Workload:
     layers = [nn.TransformerEncoderLayer(128, 4, 512, dropout=0.0, batch_first=True) for _ in range(4)]
-    return Workload("W4: 4 transformer layers, width 128, 16 × 64", nn.Sequential(*layers), torch.randn(16, 64, 128), _mean_square)
+    return Workload(
+        "W4: 4 transformer layers, 128 wide, 16 × 64", nn.Sequential(*layers), torch.randn(16, 64, 128), _mean_square
+    )
 
 
 WORKLOADS = {"W1": small, "W2": deep, "W3": wide, "W4": transformer}

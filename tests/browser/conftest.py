@@ -34,6 +34,13 @@ IDLE = """() => {
         && document.querySelector('h1') && charts.length && charts.every(chart => chart.querySelector('svg .mark-text'));
 }"""
 
+QUIET = """() => new Promise(resolve => {
+    const wait = () => setTimeout(() => { observer.disconnect(); resolve(); }, 200);
+    const observer = new MutationObserver(() => { clearTimeout(timer); timer = wait(); });
+    let timer = wait();
+    observer.observe(document.body, {subtree: true, childList: true, attributes: true, characterData: true});
+})"""
+
 
 def pytest_collection_modifyitems(items):
     for item in items:
@@ -120,13 +127,13 @@ class Visitor:
         self.settle()
 
     def settle(self):
-        """Wait until nothing runs, everything is shown, and it stays so for a moment."""
-        runs = None
-        while runs != self.runs:
+        """Wait until nothing runs, everything is shown, and nothing has changed on the page for a moment."""
+        while True:
             runs = self.runs
             self.page.wait_for_function(IDLE, timeout=PATIENCE * 1000)
-            self.page.wait_for_timeout(200)
-        self.page.wait_for_function(IDLE, timeout=PATIENCE * 1000)
+            self.page.evaluate(QUIET)
+            if runs == self.runs and self.page.evaluate(IDLE):
+                return
 
     def menu(self, title):
         """Choose a page in the menu."""
@@ -205,19 +212,26 @@ def browser():
         browser.close()
 
 
+@pytest.fixture(scope="module")
+def profiles(browser):
+    """The browser's profiles by their options, kept for the next test so that files come from the browser's cache."""
+    return {}
+
+
 @pytest.fixture
-def visit(browser, request):
+def visit(browser, profiles, request):
     """Opens a page as a new visitor; after the test every visitor must have met nothing wrong."""
-    contexts, visitors = [], []
+    visitors = []
 
     def open_page(path="/", server=None, **options):
         server = server or request.getfixturevalue("server")
-        contexts.append(browser.new_context(**({"viewport": {"width": 1280, "height": 900}} | options)))
-        visitors.append(Visitor(contexts[-1], server.url))
+        profile = str(options)
+        if profile not in profiles:
+            profiles[profile] = browser.new_context(**({"viewport": {"width": 1280, "height": 900}} | options))
+        visitors.append(Visitor(profiles[profile], server.url))
         return visitors[-1].open(path)
 
     yield open_page
     for visitor in visitors:
         visitor.check()
-    for context in contexts:
-        context.close()
+        visitor.page.close()

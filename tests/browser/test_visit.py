@@ -32,7 +32,6 @@ def test_no_page_asks_anything_of_other_hosts_or_reports_a_fault(visit, theme):
     for path in PATHS.values():
         visitor.open(path)
         visitor.page.get_by_role("button", name="Download the readings").scroll_into_view_if_needed()
-        visitor.settle()
         visitor.check()
         icon = visitor.page.locator("link[rel*=icon]").first.get_attribute("href")
         assert icon.startswith(("data:", visitor.url)) or "//" not in icon
@@ -146,7 +145,7 @@ def test_an_impossible_experiment_keeps_the_picture_and_says_why(visit):
 
 
 def test_two_visitors_side_by_side_see_their_own_and_the_same_numbers(visit):
-    one, other = visit("/measure"), visit("/trail")
+    one, other = visit("/measure"), visit("/trail", color_scheme="dark")
     one.fill("Seed", 1)
     other.fill("Seed", 2)
     one.fill("Layer sizes", "5-5-5-5")
