@@ -24,6 +24,8 @@ from truth import (
 from gradlab import CaptureError, CaptureWarning, capture_gradients
 
 pytestmark = [
+    # torch.compile looks at .grad of every tensor that crosses a break in its graph, which any hook makes.
+    pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf"),
     pytest.mark.filterwarnings("ignore:`torch.jit"),
     pytest.mark.filterwarnings("ignore:.*torch.jit.script"),
 ]
@@ -44,10 +46,6 @@ def truth(model, x=X):
 
 def step(model, x=X):
     model(x).square().sum().backward()
-
-
-# torch.compile looks at .grad of every tensor that crosses a break in its graph, which any hook makes.
-pytestmark = pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
 
 
 @pytest.fixture
