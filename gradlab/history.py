@@ -18,8 +18,7 @@ from gradlab.capture.records import OutputGradient, ParameterGradient, Status, s
 from gradlab.capture.watched import Pass
 from gradlab.errors import CaptureError, shorten
 from gradlab.spec import CaptureMethod
-from gradlab.statistics import GradientStatistics, measure, scaled
-from gradlab.statistics import _combined as combined
+from gradlab.statistics import GradientStatistics, combined, measure, scaled
 from gradlab.tables import STATISTICS, as_read
 
 

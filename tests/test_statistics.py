@@ -423,7 +423,7 @@ def gradients(draw):
     return [gradient] * draw(st.sampled_from([1, 1, 2, 40] if gradient.numel() < 5_000 else [1, 2]))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(gradients(), max_size=6))
 def test_measuring_many_gradients_gives_what_the_definitions_give(groups):
     everything = [gradient for group in groups for gradient in group]

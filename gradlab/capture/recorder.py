@@ -83,7 +83,7 @@ class Recorder:
         self.watcher: Watcher
         self._keep_gradients = keep_gradients
         self._loss_scale = loss_scale
-        self._running: tuple[int, Pass | None] = (engine.NO_TASK, None)
+        self.running: tuple[int, Pass | None] = (engine.NO_TASK, None)
         self._unfinished: dict[int, Pass] = {}
         self._earlier_rounds: list[Round] = []
         self._checkpoints: WeakKeyDictionary[object, list[Output]] = WeakKeyDictionary()
@@ -104,9 +104,8 @@ class Recorder:
         then a lazy parameter has its values, a frozen one may have been thawed, and a swapped one is back in its place.
         """
         for parameter in self.parameters:
-            description = parameter.refresh()
-            if self.descriptions.get(parameter) != description:  # a new dict: finished passes keep theirs
-                self.descriptions = {**self.descriptions, parameter: description}
+            if parameter.refresh():  # a new dict: finished passes keep theirs
+                self.descriptions = {**self.descriptions, parameter: parameter.description}
 
     # --- forward ------------------------------------------------------------------------------------------------------
 
@@ -189,7 +188,7 @@ class Recorder:
     def running_pass(self) -> Pass:
         """The pass that the backward call now running belongs to."""
         task = engine.current_task()
-        known, running = self._running
+        known, running = self.running
         if task == known and running is not None:
             return running
         return self._enter(task)
@@ -208,7 +207,7 @@ class Recorder:
                 self.refresh_parameters()
                 entered.descriptions = self.descriptions
             self._unfinished[task] = entered
-        self._running = (task, entered)
+        self.running = (task, entered)
         return entered
 
     def _now_wanted(self) -> bool:
@@ -229,10 +228,10 @@ class Recorder:
         for task, entered in list(self._unfinished.items()):
             if entered.thread == threading.get_ident() and entered.depth >= depth:
                 del self._unfinished[task]
-        self._running = (engine.NO_TASK, None)
+        self.running = (engine.NO_TASK, None)
 
     def _finish(self, finished: Pass) -> None:
-        self._running = (engine.NO_TASK, None)
+        self.running = (engine.NO_TASK, None)
         for task in [task for task, entered in self._unfinished.items() if entered is finished]:
             del self._unfinished[task]
         if self.averages is None:
@@ -251,12 +250,10 @@ class Recorder:
             finished.drop_gradients()
         finished.scale = self._loss_scale()
         finished.replays.clear()
-        reached = {reading.round for reading in (*finished.arrived, *finished.withheld) if isinstance(reading, Output)}
-        if not reached and not self.round.closed:
-            reached = {self.round}
-        finished.rounds = sorted(reached, key=lambda r: r.number)
-        finished.outputs = [output for r in finished.rounds for output in r.outputs]
-        if sum(isinstance(reading, Parameter) for reading in finished.arrived) != len(self.parameters):
+        finished.rounds = self._rounds_of(finished)
+        finished.outputs = [output for each in finished.rounds for output in each.outputs]
+        parameters = [reading for reading in finished.arrived if isinstance(reading, Parameter)]
+        if len(parameters) < len(self.parameters):
             finished.untracked = {p for p in self.parameters if (leaf := p.current) is None or not leaf.requires_grad}
         if not finished.inner and self.round in finished.rounds:
             self.round.closed = self.between_rounds = True
@@ -271,6 +268,13 @@ class Recorder:
         if self.when_finished is not None:
             self.when_finished(finished)
 
+    def _rounds_of(self, finished: Pass) -> list[Round]:
+        """The rounds whose outputs the pass reached; the one at hand where it reached parameters only."""
+        reached = {reading.round for reading in (*finished.arrived, *finished.withheld) if isinstance(reading, Output)}
+        if len(reached) < 2:
+            return list(reached) if reached or self.round.closed else [self.round]
+        return sorted(reached, key=lambda each: each.number)
+
     def _settle_inner(self, finished: Pass) -> None:
         """Drop the gradients that `finished` differentiated again: only the outer backward is a pass."""
         self._passes.extend(p for p in self._inner if p.wanted and not set(p.rounds) & set(finished.rounds))
@@ -283,9 +287,9 @@ class Recorder:
         return passes if self._passes.maxlen is None else passes[-self._passes.maxlen :]
 
     def _warn_about_unseen(self, finished: Pass) -> None:
-        called: set[int] = set().union(*(r.called for r in finished.rounds))
-        if len(called) == len(self.layers):
+        if any(len(each.called) == len(self.layers) for each in finished.rounds):
             return
+        called: set[int] = set().union(*(each.called for each in finished.rounds))
         unseen = {layer.name: layer for layer in self.layers if layer.place not in called}
         for parameter in finished.arrived:
             if isinstance(parameter, Parameter):

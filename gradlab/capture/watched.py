@@ -27,7 +27,6 @@ DEAD_CALLS_KEPT = 1_000
 
 
 IN_TRANSFORM = "it ran inside a torch.func transform, where no single gradient arrives; run the model itself"
-BATCHED = "a batch of gradients arrived at once (is_grads_batched, vectorize); differentiate one at a time"
 
 
 class Inert:
@@ -111,7 +110,10 @@ class Output(Inert):
 
     def __call__(self, gradient: Tensor | None) -> None:
         if gradient is not None:
-            self.recorder.running_pass().add(self, gradient)
+            task, running = self.recorder.running
+            if task != engine.current_task() or running is None:
+                running = self.recorder.running_pass()
+            running.add(self, gradient)
 
     def attach(self, tensor: Tensor) -> None:
         """Become a hook on the tensor.
@@ -166,8 +168,11 @@ class Parameter(Inert):
     def __init__(self, recorder: Recorder, names: list[ParameterName]) -> None:
         self.recorder = recorder
         self.names = [(name.parameter, name.layer, name.role) for name in names]
-        self._owner: nn.Module | None = names[0].owner
+        owner = names[0].owner
+        # A scripted module's parameters are in no dict.
+        self._holder: Any = owner._parameters if isinstance(owner._parameters, dict) else owner
         self._attribute = names[0].attribute
+        self.description = UNKNOWN
         self._known: nn.Parameter | None = None
         self._hooked = False
         self._handle: Any = None
@@ -175,7 +180,9 @@ class Parameter(Inert):
     def __call__(self, gradient: Tensor | None) -> None:
         if gradient is None:
             return
-        running = self.recorder.running_pass()
+        task, running = self.recorder.running
+        if task != engine.current_task() or running is None:
+            running = self.recorder.running_pass()
         if self.recorder.averages is not None:
             running.await_average(self)
         elif running.wanted:
@@ -184,20 +191,26 @@ class Parameter(Inert):
     @property
     def current(self) -> nn.Parameter | None:
         """The tensor under the name now: while we watch it may be replaced, frozen, thawed or lazily made."""
-        return None if self._owner is None else getattr(self._owner, self._attribute, None)
+        if isinstance(self._holder, dict):  # what getattr would find, without its detours
+            return self._holder.get(self._attribute)
+        return getattr(self._holder, self._attribute, None)
 
-    def refresh(self) -> Description:
-        """Put the hook on the tensor that is to be watched now; what there is to say of it."""
+    def refresh(self) -> bool:
+        """Put the hook on the tensor that is to be watched now; whether its description has changed."""
         parameter = self.current
+        if parameter is self._known and parameter is not None:
+            if parameter.requires_grad is self._hooked and parameter.dtype is self.description.dtype:
+                return False
+        before = self.description
+        self.release()
         if parameter is None or not initialized(parameter):
-            self.release()
-            return UNKNOWN
-        if parameter is not self._known or parameter.requires_grad is not self._hooked:
-            self.release()
+            self.description = UNKNOWN
+        else:
+            self.description = Description(parameter.shape, parameter.dtype)
             self._known, self._hooked = parameter, parameter.requires_grad
             if parameter.requires_grad:
                 self._handle = parameter.register_hook(self)
-        return Description(parameter.shape, parameter.dtype)
+        return self.description != before
 
     def release(self) -> None:
         if self._handle is not None:
@@ -207,7 +220,7 @@ class Parameter(Inert):
 
     def forget_model(self) -> None:
         self.release()
-        self._owner = None
+        self._holder = {}
 
 
 class Round:
@@ -247,7 +260,6 @@ class Pass(Measurements["Output | Parameter"]):
         self.thread = threading.get_ident()
         self.inner = inner
         self.scale = 1.0
-        self.withheld: dict[Output | Parameter, str] = {}
         self.marked: list[Output] = []
         self.reports: list[tuple[Layer, tuple[Tensor | None, ...]]] = []
         self.descriptions: dict[Parameter, Description] = {}
@@ -256,13 +268,6 @@ class Pass(Measurements["Output | Parameter"]):
         self.outputs: list[Output] = []
         self.untracked: set[Parameter] = set()
         self.replays: dict[object, list[Output]] = {}
-
-    def add(self, owner: Output | Parameter, gradient: Tensor) -> None:
-        """Take in the gradient that has just arrived."""
-        if engine.is_wrapped(gradient):
-            self.withheld[owner] = BATCHED
-        else:
-            super().add(owner, gradient)
 
     def await_average(self, parameter: Parameter) -> None:
         """Note what `.grad` holds before this pass, when the gradient to be measured is the average over processes.
