@@ -123,15 +123,14 @@ def measure_few(numbers: list[float]) -> GradientStatistics:
 
     For a handful of entries the functions of the standard library take less time than one call of numpy or torch.
     """
+    count = len(numbers)
     absolute = list(map(abs, numbers))
-    total, count = sum(absolute), len(numbers)
+    total = sum(absolute)
     if not total < math.inf:
-        return measure(torch.tensor(numbers, dtype=torch.float64))
+        return measure(torch.tensor(numbers, dtype=torch.float64, device="cpu"))
     norm = math.hypot(*numbers)
-    zeros = numbers.count(0.0) / count
-    return GradientStatistics._make(
-        (total / count, norm / math.sqrt(count), norm, min(numbers), max(numbers), max(absolute), sum(numbers) / count, zeros, 0, count)
-    )  # fmt: skip
+    lengths = total / count, norm / math.sqrt(count), norm, min(numbers), max(numbers), max(absolute), sum(numbers) / count
+    return GradientStatistics._make((*lengths, numbers.count(0.0) / count, 0, count))
 
 
 def scaled(statistics: GradientStatistics, factor: float) -> GradientStatistics:
@@ -264,7 +263,8 @@ def _measure_short(gradients: list[Tensor]) -> list[GradientStatistics]:
     total, total_abs, total_square, zero_count = np.add.reduceat(table, starts, 1)
     low = np.minimum.reduceat(signed, starts)
     high = np.maximum.reduceat(signed, starts)
-    return _collected(gradients, sizes, low, high, total, total_abs, np.sqrt(total_square), zero_count)
+    columns = low, high, total, total_abs, np.sqrt(total_square), zero_count
+    return _collected(lambda index: gradients[index], sizes, *columns)
 
 
 def _measure_in_pieces(gradients: list[Tensor]) -> list[GradientStatistics]:
@@ -306,27 +306,34 @@ def _in_memory_order(gradient: Tensor) -> Tensor:
 
 def _measure_rows(gradients: list[Tensor]) -> list[GradientStatistics]:
     """Gradients of one type and size as the rows of a matrix."""
-    height, width = len(gradients), gradients[0].numel()
-    if width == 0:
-        return [EMPTY] * height
+    if gradients[0].numel() == 0:
+        return [EMPTY] * len(gradients)
     values = _real(lay_end_to_end([_in_memory_order(gradient) for gradient in gradients]))
-    rows = values.numpy(force=True).reshape(height, width)
-    absolute = np.abs(rows)
-    total_abs = _row_sums(absolute)
-    zero_count = np.zeros(height)
-    if not np.minimum.reduce(absolute, None) > 0:  # also where it is NaN, which hides the other rows
-        zero_count[:] = [np.count_nonzero(row) for row in np.equal(rows, 0)]
-    low = np.minimum.reduce(rows, 1)
-    high = np.maximum.reduce(rows, 1)
-    max_abs = np.maximum(high, -low)
-    smallest, largest, limit = SQUARES[rows.dtype]
-    if np.minimum.reduce(max_abs) > smallest and np.maximum.reduce(max_abs) < largest:
-        norm = np.sqrt(_row_sums(rows, squared=True))
-    else:
-        exponents = np.clip(np.frexp(max_abs)[1], -limit, limit)
-        np.multiply(rows, np.ldexp(rows.dtype.type(1), -exponents)[:, None], absolute)
-        norm = np.ldexp(np.sqrt(_row_sums(absolute, squared=True)), exponents)
-    return _collected(gradients, np.full(height, width), low, high, _row_sums(rows), total_abs, norm, zero_count)
+    rows = values.numpy(force=True).reshape(len(gradients), -1)
+    return measure_rows(rows, lambda index: gradients[index])
+
+
+def measure_rows(rows: Array, gradient: Callable[[int], Tensor] | None = None) -> list[GradientStatistics]:
+    """The statistics of each row of a float32 or float64 matrix; a broken row is measured exactly, from its gradient."""
+    height, width = rows.shape
+    with np.errstate(all="ignore"):
+        absolute = np.abs(rows)
+        total_abs = _row_sums(absolute)
+        zero_count = np.zeros(height)
+        if not np.minimum.reduce(absolute, None) > 0:  # also where it is NaN, which hides the other rows
+            zero_count[:] = [np.count_nonzero(row) for row in np.equal(rows, 0)]
+        low = np.minimum.reduce(rows, 1)
+        high = np.maximum.reduce(rows, 1)
+        max_abs = np.maximum(high, -low)
+        smallest, largest, limit = SQUARES[rows.dtype]
+        if np.minimum.reduce(max_abs) > smallest and np.maximum.reduce(max_abs) < largest:
+            norm = np.sqrt(_row_sums(rows, squared=True))
+        else:
+            exponents = np.clip(np.frexp(max_abs)[1], -limit, limit)
+            np.multiply(rows, np.ldexp(rows.dtype.type(1), -exponents)[:, None], absolute)
+            norm = np.ldexp(np.sqrt(_row_sums(absolute, squared=True)), exponents)
+        columns = low, high, _row_sums(rows), total_abs, norm, zero_count
+        return _collected(gradient or (lambda index: torch.from_numpy(rows[index])), np.full(height, width), *columns)
 
 
 def _row_sums(rows: Array, squared: bool = False) -> Array:
@@ -342,7 +349,7 @@ def _row_sums(rows: Array, squared: bool = False) -> Array:
     return sums
 
 
-def _collected(gradients: list[Tensor], sizes: Array, *columns: Array) -> list[GradientStatistics]:
+def _collected(gradient: Callable[[int], Tensor], sizes: Array, *columns: Array) -> list[GradientStatistics]:
     """A record for each gradient; one whose absolute values have no finite sum is measured again, exactly."""
     low, high, total, total_abs, norm, zero_count = columns
     lengths = (total_abs / sizes, norm / np.sqrt(sizes), norm, low, high, np.maximum(high, -low), total / sizes)
@@ -350,6 +357,6 @@ def _collected(gradients: list[Tensor], sizes: Array, *columns: Array) -> list[G
     results = list(map(GradientStatistics._make, zip(*fields, repeat(0), sizes.tolist(), strict=False)))
     if not np.maximum.reduce(total_abs) < math.inf:
         unproven = np.flatnonzero(~(total_abs < math.inf)).tolist()
-        for index, exact in zip(unproven, _measure_plainly([gradients[index] for index in unproven]), strict=True):
+        for index, exact in zip(unproven, _measure_plainly([gradient(index) for index in unproven]), strict=True):
             results[index] = exact
     return results

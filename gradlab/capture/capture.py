@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self, SupportsFloat
 from torch import nn
 
 from gradlab.capture.full_backward_hooks import FullBackwardHooks
-from gradlab.capture.layers import Selection, hidden_layers, parameter_names, select_layers
+from gradlab.capture.layers import Selection, hidden_layers, named_modules, parameter_names, select_layers
 from gradlab.capture.recorder import Recorder, Watcher
 from gradlab.capture.records import BackwardPass
 from gradlab.capture.reporting import output_records, parameter_records
@@ -107,13 +107,14 @@ class GradientCapture:
     def __enter__(self) -> Self:
         if self._model is None or self._recorder is not None:
             raise CaptureError("a capture is entered once; make a new one with capture_gradients")
-        modules = select_layers(self._model, self._layers)
-        names = parameter_names(self._model, modules, everything=self._layers in (None, "all"))
+        named = named_modules(self._model)
+        modules = select_layers(named, self._layers)
+        names = parameter_names(named, None if self._layers in (None, "all") else modules)
         try:
             self._recorder = recorder = Recorder(
                 modules,
                 names,
-                hidden_layers(self._model),
+                hidden_layers(named),
                 keep_passes=self._keep_passes,
                 keep_gradients=self._keep_gradients,
                 loss_scale=self._loss_scale,

@@ -6,6 +6,7 @@ import difflib
 import inspect
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 import torch
@@ -18,32 +19,48 @@ from gradlab.errors import CaptureError, listed
 Selection = str | Iterable[str] | None
 
 
-def select_layers(model: nn.Module, layers: Selection) -> dict[str, nn.Module]:
+def named_modules(model: nn.Module) -> dict[str, nn.Module]:
+    """Every module under each of its names, in the order of `model.named_modules(remove_duplicate=False)`.
+
+    Written out because a capture of a single step spends much of its time on walking the model.
+    """
+    named: dict[str, nn.Module] = {}
+
+    def walk(name: str, module: nn.Module) -> None:
+        named[name] = module
+        for part, child in module._modules.items():
+            if child is not None:
+                walk(f"{name}.{part}" if name else part, child)
+
+    walk("", model)
+    return named
+
+
+def select_layers(named: Mapping[str, nn.Module], layers: Selection) -> dict[str, nn.Module]:
     """The layers to watch by dotted name, in the order of `named_modules()`.
 
     None selects leaf modules and modules that own parameters; "all" every module, the root under ""; anything else is
     one name or several. Helpers of a parametrised weight are part of their layer, not layers.
     """
-    named = dict(model.named_modules())
-    if layers is None:
-        return {name: module for name, module in named.items() if _is_layer(name, module)}
-    if isinstance(layers, str):
-        if layers == "all":
-            return named
-        layers = [layers]
-    aliases = dict(model.named_modules(remove_duplicate=False))
-    wanted = list(layers)
+    if layers is None or layers == "all":
+        first = {
+            id(module): name for name, module in reversed(list(named.items()))
+        }  # one under several names goes by the first
+        return {n: m for n, m in named.items() if first[id(m)] == n and (layers == "all" or _is_layer(n, m))}
+    wanted = [layers] if isinstance(layers, str) else list(layers)
     for name in wanted:
-        if name not in aliases:
-            near = difflib.get_close_matches(str(name), aliases, n=3, cutoff=0.4) or list(aliases)[1:4]
+        if name not in named:
+            near = difflib.get_close_matches(str(name), named, n=3, cutoff=0.4) or list(named)[1:4]
             hint = f"; near it: {listed(map(repr, near))}" if near else ""
             raise CaptureError(f"the model has no layer {name!r}{hint}")
-    return {name: module for name, module in aliases.items() if name in wanted}
+    return {name: module for name, module in named.items() if name in wanted}
 
 
 def _is_layer(name: str, module: nn.Module) -> bool:
-    if "parametrizations" in name.split(".") or not _can_be_called(module):
+    if not _can_be_called(module) or "parametrizations" in name.split("."):
         return False
+    if not module._modules:
+        return True
     parts = list(_parts_of(module))
     owns_parameters = any(_own_parameters(part) for part in (module, *parts) if not _can_be_called(part) or part is module)
     return owns_parameters or is_parametrized(module) or not any(map(_can_be_called, parts))
@@ -51,10 +68,13 @@ def _is_layer(name: str, module: nn.Module) -> bool:
 
 def _can_be_called(module: nn.Module) -> bool:
     """Whether it has a forward; a list or dict of modules or parameters has none, nor has a parametrisation's list."""
-    if isinstance(module, ParametrizationList):
-        return False
-    # Not type(module).forward: the class of a scripted module does not let itself be asked.
-    return inspect.getattr_static(type(module), "forward") is not nn.Module.forward
+    return _has_forward(type(module)) or "forward" in vars(module)
+
+
+@cache
+def _has_forward(kind: type) -> bool:
+    # Not kind.forward: the class of a scripted module does not let itself be asked.
+    return not issubclass(kind, ParametrizationList) and inspect.getattr_static(kind, "forward") is not nn.Module.forward
 
 
 def _parts_of(module: nn.Module) -> Iterator[nn.Module]:
@@ -72,15 +92,18 @@ COMPILED = (
 )
 
 
-def hidden_layers(model: nn.Module) -> dict[str, str]:
+def hidden_layers(named: Mapping[str, nn.Module]) -> dict[str, str]:
     """The layers whose calls may go unseen, with the reason: they run inside scripted or compiled code."""
     hidden: dict[str, str] = {}
-    for name, module in model.named_modules():
-        compiled = hasattr(module, "_orig_mod") or getattr(module, "_compiled_call_impl", None) is not None
+    for name, module in named.items():
+        wrapper = "_orig_mod" in module._modules
+        compiled = wrapper or getattr(module, "_compiled_call_impl", None) is not None
         if compiled or isinstance(module, torch.jit.ScriptModule):
-            inside = [f"{name}.{inner}" if name else inner for inner, _ in module.named_modules() if inner]
-            hidden |= dict.fromkeys(inside, COMPILED if compiled else SCRIPTED)
-            if compiled and not hasattr(module, "_orig_mod"):
+            prefix = f"{name}." if name else ""
+            hidden |= {
+                inner: COMPILED if compiled else SCRIPTED for inner in named if inner.startswith(prefix) and inner != name
+            }
+            if compiled and not wrapper:
                 hidden[name] = COMPILED
     return hidden
 
@@ -95,17 +118,16 @@ class ParameterName(NamedTuple):
     attribute: str
 
 
-def parameter_names(model: nn.Module, layers: Mapping[str, nn.Module], everything: bool) -> list[ParameterName]:
-    """Every name of every parameter of the watched layers (or of the whole model), shared ones under each name."""
+def parameter_names(named: Mapping[str, nn.Module], layers: Iterable[str] | None) -> list[ParameterName]:
+    """Every name of every parameter inside these layers (None: of the whole model), shared ones under each name."""
     found = []
-    named = dict(model.named_modules(remove_duplicate=False))
     for prefix, module in named.items():
-        if not everything and not any(prefix == name or prefix.startswith(f"{name}.") or not name for name in layers):
+        if layers is not None and not any(f"{prefix}.".startswith(f"{name}.") or not name for name in layers):
             continue
         for attribute in _own_parameters(module):
             name = f"{prefix}.{attribute}" if prefix else attribute
-            path = name.split(".")
-            if "parametrizations" in path:  # as in layer.parametrizations.weight.original0
+            if ".parametrizations." in f".{name}":  # as in layer.parametrizations.weight.original0
+                path = name.split(".")
                 place = path.index("parametrizations")
                 layer, known_as = ".".join(path[:place]), path[place + 1]
             else:
@@ -118,7 +140,7 @@ def parameter_names(model: nn.Module, layers: Mapping[str, nn.Module], everythin
 
 
 def _own_parameters(module: nn.Module) -> list[str]:
-    return [attribute for attribute, _ in module.named_parameters(recurse=False, remove_duplicate=False)]
+    return [attribute for attribute, parameter in module._parameters.items() if parameter is not None]
 
 
 def role_of(owner: nn.Module, attribute: str) -> str:

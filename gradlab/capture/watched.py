@@ -198,9 +198,9 @@ class Parameter(Inert):
     def refresh(self) -> bool:
         """Put the hook on the tensor that is to be watched now; whether its description has changed."""
         parameter = self.current
-        if parameter is self._known and parameter is not None:
-            if parameter.requires_grad is self._hooked and parameter.dtype is self.description.dtype:
-                return False
+        known = parameter is self._known and parameter is not None
+        if known and parameter.requires_grad is self._hooked and parameter.dtype is self.description.dtype:
+            return False
         before = self.description
         self.release()
         if parameter is None or not initialized(parameter):

@@ -83,9 +83,8 @@ each_figure = pytest.mark.parametrize("figure", [river, readings])
 
 @each_trail
 @each_figure
-@pytest.mark.parametrize("dark", [False, True])
-def test_a_specification_is_valid(figure, trail, dark):
-    specification = figure(trail, dark=dark).chart.to_dict(validate=True)
+def test_a_specification_is_valid(figure, trail):
+    specification = figure(trail).chart.to_dict(validate=True)
     assert altair.LayerChart.from_dict(specification)
 
 

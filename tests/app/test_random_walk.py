@@ -8,7 +8,7 @@ from widget_values import BOUNDS, CHOICES, SWITCHES, TOGGLES
 from gradlab.spec import MAX_SEED
 from gradlab.ui.pages import TITLES
 
-RUNS = 100
+RUNS = 80
 SIZES = ("3-3-1", "1-1", "2x30", "16-16-3", "5", "", "x", "3x201", "<b>3</b>", "=1+1", "9" * 999, "\x00", "3;3;1", "💥", "-1-1")
 IN_LINKS = (*SIZES, "0", "-1", "2.5", "nan", "1e6", "1e-320", "true", "tanh", "batch_norm", "class_labels", str(MAX_SEED))
 # The largest preset takes a second.
