@@ -352,9 +352,14 @@ def _row_sums(rows: Array, squared: bool = False) -> Array:
 def _collected(gradient: Callable[[int], Tensor], sizes: Array, *columns: Array) -> list[GradientStatistics]:
     """A record for each gradient; one whose absolute values have no finite sum is measured again, exactly."""
     low, high, total, total_abs, norm, zero_count = columns
-    lengths = (total_abs / sizes, norm / np.sqrt(sizes), norm, low, high, np.maximum(high, -low), total / sizes)
-    fields = [column.tolist() for column in (*lengths, zero_count / sizes)]
-    results = list(map(GradientStatistics._make, zip(*fields, repeat(0), sizes.tolist(), strict=False)))
+    fields = np.empty((8, len(sizes)))
+    np.divide(total_abs, sizes, fields[0])
+    np.divide(norm, np.sqrt(sizes), fields[1])
+    fields[2], fields[3], fields[4] = norm, low, high
+    np.maximum(fields[4], np.negative(fields[3]), out=fields[5])
+    np.divide(total, sizes, fields[6])
+    np.divide(zero_count, sizes, fields[7])
+    results = list(map(GradientStatistics._make, zip(*fields.tolist(), repeat(0), sizes.tolist(), strict=False)))
     if not np.maximum.reduce(total_abs) < math.inf:
         unproven = np.flatnonzero(~(total_abs < math.inf)).tolist()
         for index, exact in zip(unproven, _measure_plainly([gradient(index) for index in unproven]), strict=True):

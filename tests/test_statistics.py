@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gradlab import statistics
-from gradlab.statistics import GradientStatistics, measure, measure_all, scaled
+from gradlab.statistics import GradientStatistics, measure, measure_all, measure_few, measure_rows, scaled
 
 NAN = math.nan
 REAL_FIELDS = GradientStatistics._fields[:8]
@@ -597,3 +597,18 @@ def test_eight_threads_measure_at_once():
 def test_statistics_cannot_be_changed():
     with pytest.raises(AttributeError):
         measure(torch.ones(2)).norm = 0.0
+
+
+@pytest.mark.parametrize("entries", [1, 3, 9, 16])
+@pytest.mark.parametrize("value", [1.0, -1e-25, 1e30, 0.0, math.nan, math.inf])
+def test_a_few_numbers_have_the_statistics_of_their_tensor(entries, value):
+    gradient = normal(entries)
+    gradient[0] = value
+    assert_same(measure_few(gradient.tolist()), measure(gradient), 1e-12)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_rows_of_a_matrix_are_measured_as_gradients_of_their_own(dtype):
+    gradients = [scale * normal(70, seed=seed, dtype=dtype) for seed, scale in enumerate((1, 1e-25, 0, 1e20, math.nan))]
+    for gradient, found in zip(gradients, measure_rows(torch.stack(gradients).numpy()), strict=True):
+        assert_same(found, measure(gradient), 1e-6)

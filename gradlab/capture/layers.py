@@ -68,11 +68,12 @@ def _is_layer(name: str, module: nn.Module) -> bool:
 
 def _can_be_called(module: nn.Module) -> bool:
     """Whether it has a forward; a list or dict of modules or parameters has none, nor has a parametrisation's list."""
-    return _has_forward(type(module)) or "forward" in vars(module)
+    kind: Any = type(module)
+    return _has_forward(kind) or "forward" in vars(module)
 
 
 @cache
-def _has_forward(kind: type) -> bool:
+def _has_forward(kind: Any) -> bool:
     # Not kind.forward: the class of a scripted module does not let itself be asked.
     return not issubclass(kind, ParametrizationList) and inspect.getattr_static(kind, "forward") is not nn.Module.forward
 

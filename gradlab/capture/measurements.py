@@ -16,11 +16,13 @@ FEW = 16
 """A gradient with at most so many entries is measured on arrival, as a list of numbers: cheaper than to copy it."""
 AT_ONCE = 16_384
 """A gradient with more entries is measured on arrival too; those between wait, and are measured together."""
-WAITING = 262_144
-"""Entries that may wait: a megabyte in float32."""
+MATRIX = 65_536
+"""Entries of one size that wait at the most: a quarter of a megabyte in float32, so that all passes over it stay in cache."""
+ALL_MATRICES = 262_144
+"""Entries of all matrices together that are kept for the next pass: a megabyte in float32."""
 NUMBERS = frozenset({torch.float32, torch.float16, torch.bfloat16})
 """Types whose squares neither underflow nor overflow in Python's floats."""
-ROWS = {torch.float32: np.dtype(np.float32), torch.float64: np.dtype(np.float64)}
+ROWS: dict[Any, np.dtype[Any]] = {torch.float32: np.dtype(np.float32), torch.float64: np.dtype(np.float64)}
 """Types that numpy measures as they are."""
 BATCHED = "a batch of gradients arrived at once (is_grads_batched, vectorize); differentiate one at a time"
 
@@ -28,23 +30,15 @@ Owner = TypeVar("Owner")
 
 
 class Rows:
-    """Copies of gradients of one type and size as the rows of a matrix that grows; a third of the time of `Tensor.clone`."""
+    """Copies of gradients of one type and size as the rows of a matrix; a third of the time of `Tensor.clone`."""
 
     def __init__(self, width: int, dtype: np.dtype[Any]) -> None:
-        self._matrix = np.empty((max(1, 4096 // width), width), dtype)
+        self.matrix = np.empty((min(64, MATRIX // width), width), dtype)
         self.at: list[int] = []
 
-    def add(self, index: int, gradient: Tensor) -> None:
-        """Copy the gradient of arrival number `index`."""
-        row = gradient.numpy().reshape(-1)
-        used = len(self.at)
-        if used == len(self._matrix):
-            self._matrix = np.concatenate([self._matrix, np.empty_like(self._matrix)])
-        self._matrix[used] = row
-        self.at.append(index)
 
-    def measure(self) -> list[GradientStatistics]:
-        return measure_rows(self._matrix[: len(self.at)])
+Pool = list[dict[tuple[int, torch.dtype], Rows]]
+"""Matrices that no pass is using: to ask the system for fresh memory in every pass would double the price of waiting."""
 
 
 class Measurements(Generic[Owner]):
@@ -54,71 +48,74 @@ class Measurements(Generic[Owner]):
     itself, may go on to change it in place.
     """
 
-    def __init__(self, keep_gradients: bool) -> None:
+    def __init__(self, keep_gradients: bool, pool: Pool) -> None:
         self.arrived: list[Owner] = []
+        self.withheld: dict[Owner, str] = {}
+        """Why there is no number, for those whose gradient arrived and could not be measured."""
         self._keep_gradients = keep_gradients
         self._statistics: list[GradientStatistics | None] = []
         self._gradients: list[Tensor] = []
-        self.withheld: dict[Owner, str] = {}
-        """Why there is no number, for those whose gradient arrived and could not be measured."""
-        self._rows: dict[tuple[int, torch.dtype], Rows] = {}
-        self._waiting: list[Tensor] = []
-        self._waiting_at: list[int] = []
-        self._waiting_entries = 0
+        self._pool = pool
+        self._rows = pool.pop() if pool else {}
 
     def add(self, owner: Owner, gradient: Tensor) -> None:
         """Take in the gradient that has just arrived."""
         entries, dtype = gradient.numel(), gradient.dtype
-        if entries <= FEW and dtype in NUMBERS and gradient.is_cpu and not self._keep_gradients:
-            try:
+        if self._keep_gradients or gradient.requires_grad:
+            self._add_slowly(owner, gradient)
+            return
+        try:
+            if entries <= FEW and dtype in NUMBERS and gradient.is_cpu:
                 numbers = gradient.tolist()
                 if gradient.dim() != 1:
                     numbers = _flat(numbers)
-            except RuntimeError:  # sparse, nested or batched: no plain numbers
-                numbers = None
-            if numbers:
-                self.arrived.append(owner)
-                self._statistics.append(measure_few(numbers))
-                return
+                statistics = measure_few(numbers)
+            else:
+                rows = self._rows_for(entries, dtype)
+                rows.matrix[len(rows.at)] = gradient.numpy().reshape(-1)
+                statistics = None
+        except (LookupError, RuntimeError, TypeError, ZeroDivisionError):  # large, empty, of another type, layout or device
+            self._add_slowly(owner, gradient)
+            return
+        if statistics is None:
+            rows.at.append(len(self.arrived))
+        self.arrived.append(owner)
+        self._statistics.append(statistics)
+        if statistics is None and len(rows.at) == len(rows.matrix):
+            self._measure(rows)
+
+    def _rows_for(self, entries: int, dtype: torch.dtype) -> Rows:
+        rows = self._rows.get((entries, dtype))
+        if rows is None:
+            if not 0 < entries <= AT_ONCE:
+                raise LookupError
+            rows = self._rows[entries, dtype] = Rows(entries, ROWS[dtype])
+        return rows
+
+    def _add_slowly(self, owner: Owner, gradient: Tensor) -> None:
+        """Measure any kind of gradient at once."""
         if is_wrapped(gradient):
             self.withheld[owner] = BATCHED
             return
-        index = len(self.arrived)
+        gradient = gradient.detach()  # create_graph=True: a number needs no graph
         self.arrived.append(owner)
-        self._statistics.append(None)
-        if gradient.requires_grad:
-            gradient = gradient.detach()  # create_graph=True: a number needs no graph
+        self._statistics.append(measure_all((gradient,))[0])
         if self._keep_gradients:
             self._gradients.append(gradient.clone())
-        if entries > AT_ONCE:
-            self._statistics[index] = measure_all((gradient,))[0]
-        else:
-            self._wait(index, gradient, entries)
 
-    def _wait(self, index: int, gradient: Tensor, entries: int) -> None:
-        dtype = gradient.dtype
-        try:
-            rows = self._rows.get((entries, dtype)) or self._rows.setdefault((entries, dtype), Rows(entries, ROWS[dtype]))
-            rows.add(index, gradient)
-        except (KeyError, RuntimeError, TypeError, ZeroDivisionError):  # another type, layout or device, or empty
-            self._waiting.append(gradient.clone())
-            self._waiting_at.append(index)
-        self._waiting_entries += entries
-        if self._waiting_entries > WAITING:
-            self.settle()
+    def _measure(self, rows: Rows) -> None:
+        for index, statistics in zip(rows.at, measure_rows(rows.matrix[: len(rows.at)]), strict=True):
+            self._statistics[index] = statistics
+        rows.at.clear()
 
     def settle(self) -> None:
         """Measure what is waiting."""
         for rows in self._rows.values():
             if rows.at:
-                self._note(rows.at, rows.measure())
-        if self._waiting:
-            self._note(self._waiting_at, measure_all(self._waiting))
-        self._rows, self._waiting, self._waiting_at, self._waiting_entries = {}, [], [], 0
-
-    def _note(self, places: list[int], statistics: list[GradientStatistics]) -> None:
-        for index, measured in zip(places, statistics, strict=True):
-            self._statistics[index] = measured
+                self._measure(rows)
+        if sum(rows.matrix.size for rows in self._rows.values()) <= ALL_MATRICES:
+            self._pool.append(self._rows)
+        self._rows = {}
 
     def add_up_parts(self) -> list[Owner]:
         """Make one arrival of all those of one owner, with the sum of its parts; the owners whose parts are not kept.

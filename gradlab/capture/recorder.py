@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from gradlab.capture import engine
 from gradlab.capture.layers import ParameterName, tensors_in
+from gradlab.capture.measurements import Pool
 from gradlab.capture.watched import Description, Layer, Output, Parameter, Pass, Round
 from gradlab.errors import CaptureError, CaptureWarning
 
@@ -71,6 +72,7 @@ class Recorder:
             layer.hidden = hidden.get(layer.name, "")
         self.parameters = self._by_tensor(parameters)
         self._passes: deque[Pass] = deque(maxlen=keep_passes)
+        self._pool: Pool = []
         self._inner: deque[Pass] = deque(maxlen=keep_passes)
         self.wanted = wanted
         self.averages = averages
@@ -202,7 +204,8 @@ class Recorder:
             if around:  # a backward inside a backward is part of the outer one
                 entered = max(around, key=lambda p: p.depth)
             else:
-                entered = Pass(depth, self._is_inner(), self._now_wanted(), self._keep_gradients or bool(self._checkpoints))
+                keep = self._keep_gradients or bool(self._checkpoints)
+                entered = Pass(depth, self._is_inner(), self._now_wanted(), keep, self._pool)
                 engine.when_backward_ends(partial(self._finish, entered))
                 self.refresh_parameters()
                 entered.descriptions = self.descriptions

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from gradlab.capture import engine
 from gradlab.capture.layers import ParameterName, initialized
-from gradlab.capture.measurements import Measurements
+from gradlab.capture.measurements import Measurements, Pool
 
 if TYPE_CHECKING:
     from gradlab.capture.recorder import Recorder
@@ -198,9 +198,10 @@ class Parameter(Inert):
     def refresh(self) -> bool:
         """Put the hook on the tensor that is to be watched now; whether its description has changed."""
         parameter = self.current
-        known = parameter is self._known and parameter is not None
-        if known and parameter.requires_grad is self._hooked and parameter.dtype is self.description.dtype:
-            return False
+        if parameter is not None and parameter is self._known:
+            unchanged = parameter.requires_grad is self._hooked and parameter.dtype is self.description.dtype
+            if unchanged:
+                return False
         before = self.description
         self.release()
         if parameter is None or not initialized(parameter):
@@ -253,8 +254,8 @@ class Round:
 class Pass(Measurements["Output | Parameter"]):
     """One backward call: what arrived in it, in order, and the outputs it could have reached."""
 
-    def __init__(self, depth: int, inner: bool, wanted: bool, keep_gradients: bool) -> None:
-        super().__init__(keep_gradients)
+    def __init__(self, depth: int, inner: bool, wanted: bool, keep_gradients: bool, pool: Pool) -> None:
+        super().__init__(keep_gradients, pool)
         self.depth = depth
         self.wanted = wanted
         self.thread = threading.get_ident()

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pyarrow
 import pytest
+from streamlit.components.v2.component_manager import BidiComponentManager
 from streamlit.proto.WidgetStates_pb2 import WidgetStates
 from streamlit.testing.v1 import AppTest
 
@@ -127,6 +128,12 @@ def measured(spec, gradient="weights"):
     else:
         rows = [(row.layer, row) for row in result.output_table().itertuples() if row.module_type == "Linear"]
     return {".".join(name.split(".")[:2]): row.mean_abs for name, row in rows}
+
+
+@pytest.fixture(autouse=True)
+def no_search_for_components(monkeypatch):
+    """AppTest looks through all installed packages for components: most of a short test's time, and the lab has none."""
+    monkeypatch.setattr(BidiComponentManager, "discover_and_register_components", lambda manager, **options: None)
 
 
 @pytest.fixture

@@ -1,25 +1,29 @@
-"""What a capture costs: time of watched steps over bare steps, beside the usual hook pattern and other packages.
+"""What a capture costs: time of watched steps over bare steps, beside the usual hook pattern.
 
-    python tests/benchmarks/capture_price.py                # all workloads, all that is installed
+    python tests/benchmarks/capture_price.py                # all workloads
     python tests/benchmarks/capture_price.py W1 --rounds 5
 
 A step is forward and backward. Each watched step ends with all statistics of all layer outputs and all weights as Python
-numbers. Every round times each competitor between two bare runs; the figure is the median over rounds of the ratio. One
-thread. Other packages (tests/benchmarks/requirements.txt) are compared where they are installed; none of them gives all
-the statistics.
+numbers. Every round times each competitor between two bare runs, in seconds of this thread; the figure is the median over
+rounds of the ratio.
 """
 
 from __future__ import annotations
 
 import argparse
 import statistics
+import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import torch
 from torch import nn
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
 from workloads import WORKLOADS, Workload
 
 import gradlab
@@ -88,29 +92,6 @@ def hook_pattern(workload: Workload) -> Iterator[Step]:
     yield step
     for handle in handles:
         handle.remove()
-
-
-@contextmanager
-def with_nnsight(workload: Workload) -> Iterator[Step]:
-    """nnsight: saves the gradients of all leaf outputs, with norms."""
-    import nnsight  # type: ignore[import-not-found]
-
-    raise NotImplementedError(nnsight.__version__)
-    yield
-
-
-@contextmanager
-def with_torchlens(workload: Workload) -> Iterator[Step]:
-    """torchlens: logs every operation of one forward, gradients included."""
-    import torchlens  # type: ignore[import-not-found]
-
-    def step() -> object:
-        history = torchlens.log_forward_pass(workload.model, workload.batch, save_function_args=False, save_gradients=True)
-        loss = workload.loss_of(history[history.output_layers[0]].tensor_contents)
-        loss.backward()
-        return history
-
-    yield step
 
 
 COMPETITORS = {
