@@ -85,7 +85,7 @@ def river(trails: Mapping[str, pandas.DataFrame], *, arrived: int | None = None,
         alt_text=". ".join(_described(name, trail, arrived) for name, trail in trails.items()),
         how_to_read=(
             "Read from left to right, the way the gradient travels: from the output end to the input end. The half-width is"
-            f" the number of powers of ten above {short_number(floor)}." + _marks_explained(bands)
+            f" the number of powers of ten above {short_number(10**floor)}." + _marks_explained(bands)
         ),
     )
 
@@ -134,15 +134,15 @@ _TOOLTIP = [
 
 
 def _floor(trails: Iterable[pandas.DataFrame]) -> float:
-    """Half a power of ten below the smallest reading, so that the thinnest place still has a width."""
-    return min((r for trail in trails for r in trail["reading"] if r > 0), default=1.0) / math.sqrt(10)
+    """The log10 of half a power of ten below the smallest reading, so that the thinnest place still has a width."""
+    return math.log10(min((r for trail in trails for r in trail["reading"] if r > 0), default=1.0)) - 0.5
 
 
 def _bands(trails: Mapping[str, pandas.DataFrame], floor: float) -> pandas.DataFrame:
     """All trails in one frame with the edges of their bands; the widest place anywhere is 2 high."""
     frames = []
     for place, (name, trail) in enumerate(trails.items()):
-        half = trail["reading"].map(lambda r: math.log10(r / floor) if r > 0 else math.nan)
+        half = trail["reading"].map(lambda r: math.log10(r) - floor if r > 0 else math.nan)
         # A band breaks where there is nothing to be drawn on a logarithmic scale.
         stretch = f"{name} " + (trail["mark"] != "").cumsum().astype(str)
         frames.append(trail.assign(trail=name, middle=-3.4 * place, half=half, stretch=stretch))

@@ -7,7 +7,7 @@ from gradlab.ui import cache, controls, panels, stages
 st.title("What does one backward pass leave behind?")
 picture = st.container()
 
-spec, quantity = controls.experiment()
+spec, quantity = controls.experiment("measure")
 result = cache.measured(spec)
 
 with picture:

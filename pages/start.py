@@ -4,10 +4,11 @@ import streamlit as st
 
 from gradlab.presets import PRESETS
 from gradlab.trail import Quantity
-from gradlab.ui import cache, pages, panels
+from gradlab.ui import cache, pages, panels, state
 
 SPECS = {"Plain": PRESETS["reference"].spec, "With shortcuts": PRESETS["reference_shortcut"].spec}
 
+state.enter("start")
 st.title("Where does the signal thin out?")
 panels.show(
     cache.river(SPECS, Quantity.WEIGHTS, None, panels.dark()),

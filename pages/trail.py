@@ -7,7 +7,7 @@ from gradlab.ui import cache, controls, panels, stepper
 st.title("In which order does the gradient visit the layers?")
 picture, steps, readings = st.container(), st.container(), st.container()
 
-spec, quantity = controls.experiment()
+spec, quantity = controls.experiment("trail")
 trail = cache.trail(spec, quantity)
 
 with steps:

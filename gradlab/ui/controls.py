@@ -20,9 +20,9 @@ OWN = "own settings"
 QUANTITY_TITLES = {Quantity.WEIGHTS: "Weight gradients", Quantity.OUTPUTS: "Output gradients"}
 
 
-def experiment() -> tuple[ExperimentSpec, Quantity]:
-    """Draw the controls; the experiment they describe and which of its gradients is to be shown."""
-    state.begin()
+def experiment(page: str) -> tuple[ExperimentSpec, Quantity]:
+    """Draw the controls on a page; the experiment they describe and which of its gradients is to be shown."""
+    state.begin(page)
     if state.notices():
         st.warning("Part of the link could not be used and was left out; the rest is kept.")
         st.text("\n".join(state.notices()))

@@ -8,7 +8,6 @@ every link; and it forgets the setting on a page change.) A choice here is alway
 from __future__ import annotations
 
 from typing import Any
-from urllib.parse import urlsplit
 
 import streamlit as st
 
@@ -22,15 +21,22 @@ DEFAULTS: dict[str, Any] = ExperimentSpec().to_dict() | {name: options[0] for na
 MAX_PRODUCTS = 500_000_000
 """Multiplications of one forward run (weights × batch size) that a shared server takes on: about a second of one core."""
 
-_CHOSEN, _WRITTEN, _PAGE, _NOTICES = "chosen", "written_to_url", "page_of_url", "link_notices"
+_CHOSEN, _WRITTEN, _PAGE, _NOTICES = "chosen", "written_to_url", "page", "link_notices"
 
 
-def begin() -> None:
-    """Take over what the URL says, if it says something that was not written here: a link, a reload, the back button."""
-    given = {name: st.query_params[name] for name in DEFAULTS if name in st.query_params}
-    page = urlsplit(st.context.url or "").path
+def enter(page: str) -> bool:
+    """Note which page the visitor is on; whether they have come from another one."""
     moved = page != st.session_state.get(_PAGE)
     st.session_state[_PAGE] = page
+    if moved:
+        choose(chosen())  # widgets of the same name on another page are others, and start empty
+    return moved
+
+
+def begin(page: str) -> None:
+    """Take over what the URL says, if it says something that was not written here: a link, a reload, the back button."""
+    given = {name: st.query_params[name] for name in DEFAULTS if name in st.query_params}
+    moved = enter(page)
     st.session_state[_NOTICES] = []
     if not given:
         # The menu leads to a bare URL, which is then filled in; the back button returns to it, and filling it in again
@@ -101,9 +107,21 @@ def accept(given: dict[str, str]) -> tuple[dict[str, Any], list[str]]:
         try:
             return DEFAULTS | affordable(ExperimentSpec.from_dict(fields)).to_dict() | views, left_out
         except SpecError as error:
-            name = error.field if error.field in fields else next(iter(fields))
-            del fields[name]
+            del fields[_culprit(fields, error)]
             left_out.append(str(error))
+
+
+def _culprit(fields: dict[str, str], error: SpecError) -> str:
+    """The setting to leave out: the one the error names, or one without which the others go together."""
+    if error.field in fields:
+        return error.field
+    for name in reversed(fields):
+        try:
+            affordable(ExperimentSpec.from_dict({other: value for other, value in fields.items() if other != name}))
+        except SpecError:
+            continue
+        return name
+    return next(reversed(fields))
 
 
 def affordable(spec: ExperimentSpec) -> ExperimentSpec:
