@@ -63,11 +63,12 @@ def river(trails: Mapping[str, pandas.DataFrame], *, arrived: int | None = None,
     color, text = _colors(trails, dark, "band"), _colors(trails, dark, "text")
     x = _layer_axis(list(dict.fromkeys(bands["layer"])), "backward step: output end → input end", dark)
     y, y2 = alt.Y("top", type="quantitative", axis=None, scale=_EDGES), alt.Y2("bottom")
-    flow = {"x": x, "y": y, "y2": y2, "detail": alt.Detail("stretch", type="nominal"), "color": color}
+    flow = {"x": x, "y": y, "y2": y2, "detail": _STRETCH, "color": color}
+    rule = max(0.5, min(2.5, 100 / steps))  # many layers: thin, or the rules fill the band
     layers: list[alt.Chart] = [
         alt.Chart(bands[bands["mark"] == ""]).mark_area(opacity=0.12, interpolate="monotone").encode(**flow),
         alt.Chart(solid).mark_area(opacity=0.45, interpolate="monotone").encode(**flow),
-        alt.Chart(solid).mark_rule(strokeWidth=2.5).encode(x=x, y=y, y2=y2, color=color, tooltip=_TOOLTIP),
+        alt.Chart(solid).mark_rule(strokeWidth=rule).encode(x=x, y=y, y2=y2, color=color, tooltip=_TOOLTIP),
         alt.Chart(_numbered(solid, arrived, steps))
         .mark_text(dy=-10, fontSize=12, fontWeight="bold")
         .encode(x=x, y=y, color=text, text=alt.Text("number", type="nominal")),
@@ -84,8 +85,9 @@ def river(trails: Mapping[str, pandas.DataFrame], *, arrived: int | None = None,
         chart=alt.layer(*layers).resolve_scale(color="independent").properties(height=BAND_HEIGHT * len(trails) + 40),
         alt_text=". ".join(_described(name, trail, arrived) for name, trail in trails.items()),
         how_to_read=(
-            "Read from left to right, the way the gradient travels: from the output end to the input end. The half-width is"
-            f" the number of powers of ten above {short_number(10**floor)}." + _marks_explained(bands)
+            "Read from left to right, the way the gradient travels: from the output end to the input end."
+            + (f" The half-width is the number of powers of ten above {short_number(10**floor)}." if len(solid) else "")
+            + _marks_explained(bands)
         ),
     )
 
@@ -94,7 +96,7 @@ def readings(trail: pandas.DataFrame, *, title: str, printed_order: bool = False
     """One point per layer on a logarithmic axis; zero, missing and non-finite stand on a line of their own below it."""
     hue, text = HUES[0].of(dark)
     order = trail["layer"].to_list()[::-1] if printed_order else trail["layer"].to_list()
-    trail = trail.assign(trail=title)
+    trail = trail.assign(trail=title, stretch=_stretches(trail))
     shown, unseen = trail[trail["mark"] == ""], trail[trail["mark"] != ""]
     x = _layer_axis(order, "printed order, input end first" if printed_order else "order of arrival, output end first", dark)
     axis = alt.Axis(format="~e", tickCount=6, title=title, labelColor=_ink(dark), titleColor=_ink(dark))
@@ -103,11 +105,11 @@ def readings(trail: pandas.DataFrame, *, title: str, printed_order: bool = False
     scale = alt.Scale(type="log", nice=False, padding=12, domain=domain)
     y = alt.Y("reading", type="quantitative", scale=scale, axis=axis)
     layers = [
-        alt.Chart(shown).mark_line(color=hue, opacity=0.5).encode(x=x, y=y, order=_ALONG),
+        alt.Chart(shown).mark_line(color=hue, opacity=0.5).encode(x=x, y=y, order=_ALONG, detail=_STRETCH),
         alt.Chart(shown).mark_point(color=hue, filled=True, size=70, opacity=1).encode(x=x, y=y, tooltip=_TOOLTIP),
     ]
     if len(unseen):
-        below = alt.value(CHART_HEIGHT - 8)
+        below = alt.value("height")
         layers.append(_symbols(unseen).encode(x=x, y=below, color=alt.value(text), shape=_SHAPE, tooltip=_TOOLTIP))
     return Figure(
         chart=alt.layer(*layers).properties(height=CHART_HEIGHT),
@@ -120,6 +122,7 @@ def readings(trail: pandas.DataFrame, *, title: str, printed_order: bool = False
 
 _EDGES = alt.Scale(nice=False, zero=False, padding=24)
 _ALONG = alt.Order("step", type="quantitative")
+_STRETCH = alt.Detail("stretch", type="nominal")
 _SHAPE = alt.Shape(
     "mark",
     type="nominal",
@@ -146,12 +149,16 @@ def _bands(trails: Mapping[str, pandas.DataFrame], floor: float) -> pandas.DataF
     frames = []
     for place, (name, trail) in enumerate(trails.items()):
         half = trail["reading"].map(lambda r: math.log10(r) - floor if r > 0 else math.nan)
-        # A band breaks where there is nothing to be drawn on a logarithmic scale.
-        stretch = f"{name} " + (trail["mark"] != "").cumsum().astype(str)
+        stretch = f"{name} " + _stretches(trail).astype(str)
         frames.append(trail.assign(trail=name, middle=-3.4 * place, half=half, stretch=stretch))
     bands = pandas.concat(frames, ignore_index=True)
     half = bands["half"] / (bands["half"].max() or 1.0)
     return bands.assign(top=bands["middle"] + half, bottom=bands["middle"] - half)
+
+
+def _stretches(trail: pandas.DataFrame) -> pandas.Series:
+    """A number for each stretch of readings: band and line break where a logarithmic scale has nothing to draw."""
+    return (trail["mark"] != "").cumsum()
 
 
 def _numbered(solid: pandas.DataFrame, arrived: int, steps: int) -> pandas.DataFrame:

@@ -26,9 +26,8 @@ WHICH_CALL = "the layer ran several times and a full backward hook does not say 
 NOT_FIRED = "a gradient passed, but the full backward hook did not fire; use tensor_hooks"
 NOT_THE_OUTPUT = (
     "the full backward hook reports another gradient than that of what the layer's forward returned: another hook replaces"
-    " the output, or the gradient is differentiated again; use tensor_hooks"
+    " the output, the layer returns its own input, or the gradient is differentiated again; use tensor_hooks"
 )
-OWN_INPUT = "the layer returns its input, of which a full backward hook sees only what goes on from here; use tensor_hooks"
 
 
 class FullBackwardHooks:
@@ -39,7 +38,8 @@ class FullBackwardHooks:
     def __init__(self, recorder: Recorder, modules: dict[str, nn.Module]) -> None:
         self._recorder = recorder
         self._latest = ""
-        self._inputs: set[int] = set()
+        self._given: dict[Layer, tuple[object, ...]] = {}
+        self._originals: dict[int, Tensor] = {}
         self._raw: dict[Output, Tensor] = {}
         self._restore: list[Any] = []
         _FOR_US.ignore()
@@ -63,9 +63,9 @@ class FullBackwardHooks:
                 f"layer {layer.name!r} has a backward hook of the old kind, beside which PyTorch allows no full one: use"
                 " method='tensor_hooks'"
             ) from error
-        compare = module.register_forward_pre_hook(_CompareInputs(layer), with_kwargs=True)
-        inputs = module.register_forward_hook(_NoteInputs(self._inputs))
-        self._restore.append((module, kind, (report, compare, inputs)))
+        before = module.register_forward_pre_hook(_BeforeWrapping(layer, self._given), with_kwargs=True)
+        after = module.register_forward_hook(_AfterWrapping(layer, self._given, self._originals))
+        self._restore.append((module, kind, (report, before, after)))
 
     def check(self, layer: Layer, returned: object) -> None:
         """Raise CaptureError where PyTorch would report nothing, or something else, and say nothing."""
@@ -84,9 +84,9 @@ class FullBackwardHooks:
 
     def watch(self, output: Output, tensor: Tensor) -> None:
         self._latest = output.layer.name
-        if id(tensor) in self._inputs:
-            output.note = OWN_INPUT
-        output.attach(tensor)
+        # A layer that returns its input returns PyTorch's wrapping of it, which sees only what goes on from here.
+        original = self._originals.get(id(tensor), tensor)
+        output.attach(original if original.requires_grad else tensor)
 
     def marked(self, output: Output, gradient: Tensor) -> None:
         self._raw[output] = gradient if engine.is_wrapped(gradient) else gradient.detach().clone()
@@ -104,7 +104,8 @@ class FullBackwardHooks:
             else:
                 finished.add(output, gradient)
         finished.reports.clear()
-        self._raw.clear()
+        for notes in (self._raw, self._given, self._originals):
+            notes.clear()
 
     def explain(self, error: BaseException) -> CaptureError | None:
         """What to raise for an error in the user's forward that the wrapping of outputs has caused."""
@@ -122,6 +123,8 @@ class FullBackwardHooks:
             if not module._backward_hooks:
                 module._is_full_backward_hook = kind
         self._restore.clear()
+        self._given.clear()
+        self._originals.clear()
         _FOR_US.restore()
 
 
@@ -145,11 +148,12 @@ class _Report(Inert):
             self._recorder.running_pass().reports.append((self._layer, gradients))
 
 
-class _CompareInputs(Inert):
-    """Refuses a layer that is given one tensor in two places: PyTorch would hand it two different ones."""
+class _BeforeWrapping(Inert):
+    """Refuses a layer that is given one tensor in two places, which PyTorch would make two; notes what the layer is given."""
 
-    def __init__(self, layer: Layer) -> None:
+    def __init__(self, layer: Layer, given: dict[Layer, tuple[object, ...]]) -> None:
         self._layer = layer
+        self._given = given
 
     def __call__(self, module: nn.Module, inputs: tuple[object, ...], keywords: dict[str, object]) -> None:
         if engine.in_transform() is not None:
@@ -166,17 +170,22 @@ class _CompareInputs(Inert):
                 f"layer {self._layer.name!r} is given one tensor in two places; full backward hooks would hand it two different"
                 " ones, and a layer that asks whether they are the same would take another path: use method='tensor_hooks'"
             )
+        self._given[self._layer] = inputs
 
 
-class _NoteInputs(Inert):
-    """Notes the inputs of the call that has just ended, as the layer saw them."""
+class _AfterWrapping(Inert):
+    """Notes which tensor each input of the call that has just ended stands for."""
 
-    def __init__(self, inputs: set[int]) -> None:
-        self._inputs = inputs
+    def __init__(self, layer: Layer, given: dict[Layer, tuple[object, ...]], originals: dict[int, Tensor]) -> None:
+        self._layer = layer
+        self._given = given
+        self._originals = originals
 
     def __call__(self, module: nn.Module, inputs: tuple[object, ...], returned: object) -> None:
-        self._inputs.clear()
-        self._inputs.update(id(tensor) for _, tensor in tensors_in(inputs))
+        self._originals.clear()
+        given = self._given.pop(self._layer, ())
+        pairs = zip(inputs, given, strict=False)
+        self._originals.update({id(seen): original for seen, original in pairs if isinstance(original, Tensor)})
 
 
 class _IgnoredWarnings:

@@ -9,6 +9,7 @@ import streamlit as st
 
 from gradlab.batches import LOSSES, SAMPLE_INPUTS, TARGETS
 from gradlab.capture import CAPTURE_METHODS
+from gradlab.errors import SpecError
 from gradlab.networks import ACTIVATIONS, INITIALIZERS, NORMALIZATIONS
 from gradlab.presets import PRESETS
 from gradlab.registry import Choice
@@ -114,8 +115,11 @@ def _number(label: str, field: str, explanation: str, low: float = 0.0) -> None:
 
 def _preset() -> None:
     """A starting point. It always names what the controls say, so that a changed control shows as own settings."""
-    current = {name: st.session_state[state.widget(name)] for name in FIELDS}
-    st.session_state["preset"] = next((name for name, preset in PRESETS.items() if preset.spec.to_dict() == current), OWN)
+    try:
+        current = ExperimentSpec.from_dict({name: st.session_state[state.widget(name)] for name in FIELDS})
+    except SpecError:
+        current = None
+    st.session_state["preset"] = next((name for name, preset in PRESETS.items() if preset.spec == current), OWN)
     st.selectbox(
         "Experiment",
         [*PRESETS, OWN],

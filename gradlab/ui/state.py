@@ -71,13 +71,13 @@ def widget(name: str) -> str:
 def from_widgets() -> tuple[ExperimentSpec, SpecError | None]:
     """The experiment the widgets describe, or the last one that could be run and why this one cannot."""
     flat = {name: st.session_state[widget(name)] for name in FIELDS}
-    try:
-        spec = affordable(ExperimentSpec.from_dict(flat))
-    except SpecError as error:
-        return ExperimentSpec.from_dict({name: chosen()[name] for name in FIELDS}), error
     views = {name: st.session_state[widget(name)] for name in VIEWS}
+    try:
+        spec, refused = affordable(ExperimentSpec.from_dict(flat)), None
+    except SpecError as error:
+        spec, refused = ExperimentSpec.from_dict({name: chosen()[name] for name in FIELDS}), error
     st.session_state[_CHOSEN] = spec.to_dict() | views
-    return spec, None
+    return spec, refused
 
 
 def write_link() -> None:

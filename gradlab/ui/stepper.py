@@ -7,6 +7,8 @@ import streamlit as st
 
 from gradlab.text import short_number
 
+MARK_WORDS = {"zero": "exactly zero", "missing": "no gradient arrived", "non-finite": "NaN or infinite"}
+
 
 def arrival(trail: pandas.DataFrame) -> int:
     """Draw the stepper and what has just arrived; the number of arrivals shown, all of them at first."""
@@ -33,6 +35,6 @@ def _go(step: int) -> None:
 
 def _say(trail: pandas.DataFrame, arrived: int) -> None:
     row = trail.iloc[arrived - 1]
-    reading = f"no reading ({row['mark']})" if row["mark"] else short_number(row["reading"])
+    reading = MARK_WORDS.get(row["mark"]) or short_number(row["reading"])
     ratio = "" if pandas.isna(row["ratio"]) else f", {short_number(row['ratio'])} times the one before"
     st.markdown(f"**Arrival {arrived} of {len(trail)}: {row['layer']}**, {reading}{ratio}.")
