@@ -18,7 +18,7 @@ from gradlab.text import short_number
 
 BAND_HEIGHT = 160
 CHART_HEIGHT = 320
-NUMBERS_SHOWN = 10
+NUMBERS_SHOWN = 6
 """A number stands above every layer up to this many layers, beyond it above evenly spaced ones."""
 MARK_SHAPES = {"zero": "square", "missing": "cross", "non-finite": "triangle-up"}
 

@@ -14,7 +14,7 @@ from enum import StrEnum
 from itertools import combinations
 from statistics import median
 
-from gradlab.capture import OutputGradient
+from gradlab.capture import OutputGradient, Status
 from gradlab.experiment import ExperimentResult
 from gradlab.text import share_left, short_number
 
@@ -71,16 +71,16 @@ def diagnose(result: ExperimentResult, cut_offs: CutOffs | None = None) -> Diagn
     """
     cut_offs = cut_offs or CutOffs()
     hidden = _hidden_layers(result)
-    depths, values, names = [], [], []
-    for depth, record in hidden:
-        if record.statistics is not None and record.statistics.rms > 0 and not record.statistics.nonfinite_count:
-            depths.append(depth)
-            values.append(math.log10(record.statistics.rms))
-            names.append(record.layer)
     if len(hidden) < cut_offs.fewest_layers:
         sentence = f"Too shallow to judge: a trend needs {cut_offs.fewest_layers} hidden layers of one width."
-        return _without_line(Verdict.TOO_SHALLOW, names, sentence)
-    if len(values) < max(cut_offs.fewest_layers, len(hidden) / 2):
+        return _without_line(Verdict.TOO_SHALLOW, [], sentence)
+    fitted = [(depth, record, record.statistics.rms) for depth, record in hidden if record.statistics and _measurable(record)]
+    depths, names = [depth for depth, _, _ in fitted], [record.layer for _, record, _ in fitted]
+    values = [math.log10(rms) for _, _, rms in fitted]
+    # Below the smallest number of its type a vanishing gradient is exactly zero, from some layer on toward the input.
+    vanished = hidden[: len(hidden) - len(fitted)]
+    dried_up = bool(vanished) and all(record.status is Status.ALL_ZERO for _, record in vanished)
+    if len(values) < cut_offs.fewest_layers or (len(values) < len(hidden) / 2 and not dried_up):
         sentence = f"No trend can be fitted: {len(hidden) - len(values)} of {len(hidden)} hidden layers have a zero, missing or"
         return _without_line(Verdict.NOT_MEASURABLE, names, f"{sentence} non-finite gradient.")
     factor = 10 ** -_median_slope(depths, values)
@@ -94,7 +94,8 @@ def diagnose(result: ExperimentResult, cut_offs: CutOffs | None = None) -> Diagn
         attenuation=attenuation,
         fitted_layers=tuple(names),
         sentence=f"Output gradients change {short_number(factor)}-fold per layer toward the input:"
-        f" {_change(attenuation)} {len(values)} hidden layers.",
+        f" {_change(attenuation)} {len(values)} hidden layers"
+        + (f", and the {len(vanished)} nearest the input get exactly zero." if dried_up else "."),
     )
 
 
@@ -120,6 +121,11 @@ def _hidden_layers(result: ExperimentResult) -> list[tuple[int, OutputGradient]]
         return []
     most_common = Counter(widths).most_common(1)[0][0]
     return [(depth, record) for depth, record in enumerate(linear) if widths[depth] == most_common]
+
+
+def _measurable(record: OutputGradient) -> bool:
+    statistics = record.statistics
+    return statistics is not None and statistics.rms > 0 and not statistics.nonfinite_count
 
 
 def _median_slope(depths: Sequence[int], values: Sequence[float]) -> float:
