@@ -1,5 +1,12 @@
 """Measure: controls, the three stages, the readings as chart, table and CSV."""
 
+import sys
+from pathlib import Path
+
+# So that the page also runs alone: streamlit run pages/measure.py
+if (root := str(Path(__file__).resolve().parents[1])) not in sys.path:
+    sys.path.insert(0, root)
+
 import streamlit as st
 
 from gradlab.ui import cache, controls, panels, stages

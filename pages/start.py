@@ -1,5 +1,12 @@
 """Start: a measured trail at once, and the ways in."""
 
+import sys
+from pathlib import Path
+
+# So that the page also runs alone: streamlit run pages/start.py
+if (root := str(Path(__file__).resolve().parents[1])) not in sys.path:
+    sys.path.insert(0, root)
+
 import streamlit as st
 
 from gradlab.presets import PRESETS

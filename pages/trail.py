@@ -1,5 +1,12 @@
 """Trail: the backward order, arrival by arrival."""
 
+import sys
+from pathlib import Path
+
+# So that the page also runs alone: streamlit run pages/trail.py
+if (root := str(Path(__file__).resolve().parents[1])) not in sys.path:
+    sys.path.insert(0, root)
+
 import streamlit as st
 
 from gradlab.ui import cache, controls, panels, stepper

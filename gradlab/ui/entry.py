@@ -1,5 +1,12 @@
 """The frame around every page: page settings and the menu."""
 
+import sys
+from pathlib import Path
+
+# Run as a script, it finds the package it belongs to only if told where that is.
+if (root := str(Path(__file__).resolve().parents[2])) not in sys.path:
+    sys.path.insert(0, root)
+
 import streamlit as st
 
 from gradlab.ui import pages
