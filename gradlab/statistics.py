@@ -124,13 +124,12 @@ def measure_few(numbers: list[float]) -> GradientStatistics:
     For a handful of entries the functions of the standard library take less time than one call of numpy or torch.
     """
     count = len(numbers)
-    absolute = list(map(abs, numbers))
-    total = sum(absolute)
+    total = sum(map(abs, numbers))
     if not total < math.inf:
         return measure(torch.tensor(numbers, dtype=torch.float64, device="cpu"))
-    norm = math.hypot(*numbers)
-    lengths = total / count, norm / math.sqrt(count), norm, min(numbers), max(numbers), max(absolute), sum(numbers) / count
-    return GradientStatistics._make((*lengths, numbers.count(0.0) / count, 0, count))
+    norm, low, high = math.hypot(*numbers), min(numbers), max(numbers)
+    rms, max_abs, mean = norm / math.sqrt(count), max(high, -low), sum(numbers) / count
+    return GradientStatistics(total / count, rms, norm, low, high, max_abs, mean, numbers.count(0.0) / count, 0, count)
 
 
 def scaled(statistics: GradientStatistics, factor: float) -> GradientStatistics:

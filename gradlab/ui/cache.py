@@ -50,4 +50,5 @@ def readings(spec: ExperimentSpec, quantity: str, printed_order: bool, dark: boo
 
 
 def _picture(figure: charts.Figure) -> Picture:
-    return Picture(figure.chart.to_dict(), figure.alt_text, figure.how_to_read)
+    # The tests check that every kind of chart is valid; to check it for every visitor takes a third of the time.
+    return Picture(figure.chart.to_dict(validate=False), figure.alt_text, figure.how_to_read)
