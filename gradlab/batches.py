@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from gradlab.networks import DTYPES
+from gradlab.networks import PRECISIONS
 from gradlab.registry import Choice
 from gradlab.spec import ExperimentSpec, Loss, SampleInput, Target
 
@@ -79,13 +79,14 @@ LOSSES: dict[Loss, Choice[Callable[[Tensor, Tensor], Tensor]]] = {
 def sample_input(spec: ExperimentSpec) -> Tensor:
     """The batch that goes in: shape (batch_size, input size), in the network's dtype."""
     draw = SAMPLE_INPUTS[spec.batch.sample_input].build
-    return draw(spec.batch.batch_size, spec.network.input_size, spec.seed).to(DTYPES[spec.network.dtype])
+    drawn = draw(spec.batch.batch_size, spec.network.input_size, spec.seed)
+    return drawn.to(PRECISIONS[spec.network.dtype].build())
 
 
 def target(spec: ExperimentSpec) -> Tensor:
     """What the output is compared with: the output's shape and dtype, or (batch_size,) int64 class labels."""
     drawn = TARGETS[spec.batch.target].build(spec.batch.batch_size, spec.network.output_size, spec.seed)
-    return drawn if spec.batch.target is Target.CLASS_LABELS else drawn.to(DTYPES[spec.network.dtype])
+    return drawn if spec.batch.target is Target.CLASS_LABELS else drawn.to(PRECISIONS[spec.network.dtype].build())
 
 
 def loss_function(spec: ExperimentSpec) -> Callable[[Tensor, Tensor], Tensor]:

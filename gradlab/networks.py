@@ -12,7 +12,10 @@ from torch.nn.utils import skip_init
 from gradlab.registry import Choice
 from gradlab.spec import DEFAULT_SEED, Activation, ExperimentSpec, Initializer, NetworkSpec, Normalization, Precision
 
-DTYPES = {Precision.FLOAT32: torch.float32, Precision.FLOAT64: torch.float64}
+PRECISIONS: dict[Precision, Choice[Callable[[], torch.dtype]]] = {
+    Precision.FLOAT32: Choice("float32", "About 7 digits, down to 1e-38: what networks are trained in.", lambda: torch.float32),
+    Precision.FLOAT64: Choice("float64", "About 16 digits, down to 1e-308; the same weights, widened.", lambda: torch.float64),
+}
 
 ACTIVATIONS: dict[Activation, Choice[Callable[[], nn.Module]]] = {
     Activation.GELU_TANH: Choice(
@@ -149,4 +152,4 @@ def build_network(spec: ExperimentSpec | NetworkSpec, seed: int | None = None) -
         seed = spec.seed if seed is None else seed
         spec = spec.network
     generator = torch.Generator().manual_seed(DEFAULT_SEED if seed is None else seed)
-    return DeepNetwork(spec, generator).to(DTYPES[spec.dtype])
+    return DeepNetwork(spec, generator).to(PRECISIONS[spec.dtype].build())

@@ -26,7 +26,7 @@ Array = NDArray[Any]
 lay_end_to_end: Callable[[list[Tensor]], Tensor] = _flatten_dense_tensors
 
 # The most numbers taken at a time (half as many in float64). Their absolute values fill a megabyte, which is about all the
-# memory that measuring adds to a large model; half as many at a time cost 20 % more. The float64 table has more columns.
+# memory that measuring adds to a large model; half as many at a time cost 10 to 20 % more. The float64 table has more columns.
 PIECE = 262_144
 SHORT_PIECE = 16_384
 

@@ -7,15 +7,26 @@ from torch import nn
 from gradlab import NetworkSpec, capture_gradients
 from gradlab.batches import LOSSES, SAMPLE_INPUTS, TARGETS
 from gradlab.capture import CAPTURE_METHODS, STATUS_HELP, Status
-from gradlab.networks import ACTIVATIONS, INITIALIZERS, NORMALIZATIONS
+from gradlab.networks import ACTIVATIONS, INITIALIZERS, NORMALIZATIONS, PRECISIONS
 from gradlab.presets import PRESETS
 from gradlab.registry import Choice
-from gradlab.spec import Activation, CaptureMethod, ExperimentSpec, Initializer, Loss, Normalization, SampleInput, Target
+from gradlab.spec import (
+    Activation,
+    CaptureMethod,
+    ExperimentSpec,
+    Initializer,
+    Loss,
+    Normalization,
+    Precision,
+    SampleInput,
+    Target,
+)
 
 REGISTRIES = {
     "activations": (ACTIVATIONS, Activation),
     "initializers": (INITIALIZERS, Initializer),
     "normalizations": (NORMALIZATIONS, Normalization),
+    "precisions": (PRECISIONS, Precision),
     "sample inputs": (SAMPLE_INPUTS, SampleInput),
     "targets": (TARGETS, Target),
     "losses": (LOSSES, Loss),
@@ -50,6 +61,8 @@ def test_a_title_is_short_and_the_help_is_one_line_that_ends_with_a_full_stop(en
 def run(entry, kind):
     """Carry out a choice and return a tensor that shows it."""
     spec, generator = NetworkSpec(layer_sizes=(4, 3)), torch.Generator().manual_seed(0)
+    if kind is Precision:
+        return torch.ones(2, 4, dtype=entry.build())
     if kind is Activation:
         return entry.build()(torch.ones(2, 4))
     if kind is Initializer:

@@ -10,10 +10,10 @@ import streamlit as st
 from gradlab.batches import LOSSES, SAMPLE_INPUTS, TARGETS
 from gradlab.capture import CAPTURE_METHODS
 from gradlab.errors import SpecError
-from gradlab.networks import ACTIVATIONS, INITIALIZERS, NORMALIZATIONS
+from gradlab.networks import ACTIVATIONS, INITIALIZERS, NORMALIZATIONS, PRECISIONS
 from gradlab.presets import PRESETS
 from gradlab.registry import Choice
-from gradlab.spec import FIELDS, MAX_BATCH_SIZE, MAX_SCALE, MAX_SEED, ExperimentSpec, Precision
+from gradlab.spec import FIELDS, MAX_BATCH_SIZE, MAX_SCALE, MAX_SEED, ExperimentSpec
 from gradlab.trail import QUANTITY_HELP, Quantity
 from gradlab.ui import state
 
@@ -81,7 +81,7 @@ def _more_settings() -> None:
         _number("σ_b", "sigma_b", "Biases have variance σ_b²; used by the normal initialisation.")
     with middle:
         _choice("Normalisation", "normalization", NORMALIZATIONS)
-        _choice("Precision", "dtype", {precision: precision.value for precision in Precision})
+        _choice("Precision", "dtype", PRECISIONS)
         _toggle("Biases", "use_bias", "Without them each layer is a matrix and its activation.")
         _toggle("Activation on the last layer", "activate_last", "Off: the network ends in a linear map.")
     with right:
@@ -92,15 +92,15 @@ def _more_settings() -> None:
         _choice("Capture method", "capture_method", CAPTURE_METHODS)
 
 
-def _choice(label: str, field: str, registry: Mapping[Any, Choice[Any] | str], width: Any = "stretch") -> None:
-    titles = {str(option): entry if isinstance(entry, str) else entry.title for option, entry in registry.items()}
-    explained = [f"**{entry.title}**: {entry.help}" for entry in registry.values() if not isinstance(entry, str)]
+def _choice(label: str, field: str, registry: Mapping[Any, Choice[Any]], width: Any = "stretch") -> None:
+    titles = {str(option): entry.title for option, entry in registry.items()}
+    explained = [f"**{entry.title}**: {entry.help}" for entry in registry.values()]
     st.selectbox(
         label,
         list(titles),
         format_func=titles.__getitem__,
         key=state.widget(field),
-        help="\n\n".join(explained) or None,
+        help="\n\n".join(explained),
         width=width,
     )
 
