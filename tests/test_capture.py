@@ -19,16 +19,13 @@ from truth import (
     parameters,
     readings,
     seeded,
+    small,
     statuses,
 )
 
 import gradlab
 from gradlab import CaptureError, capture_gradients
 from gradlab.statistics import GradientStatistics
-
-
-def small():
-    return seeded(lambda: nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1)))
 
 
 class Nested(nn.Module):

@@ -12,23 +12,16 @@ from truth import (
     batch,
     captured,
     each_method,
+    forward,
     parameter_gradients,
     parameters,
     readings,
     seeded,
+    small,
     statuses,
 )
 
 from gradlab import CaptureWarning
-
-
-def small():
-    return seeded(lambda: nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1)))
-
-
-def forward(model, x, trace):
-    h = trace.note("1", torch.tanh(trace.linear("0", model[0], x)))
-    return trace.linear("2", model[2], h)
 
 
 def truth(model, x, factor=1.0):

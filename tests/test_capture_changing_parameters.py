@@ -4,13 +4,9 @@ import pytest
 import torch
 from torch import nn
 from torch.func import functional_call
-from truth import assert_parameters, batch, captured, each_method, parameter_gradients, parameters, seeded, statuses
+from truth import assert_parameters, batch, captured, each_method, parameter_gradients, parameters, small, statuses
 
 from gradlab import capture_gradients
-
-
-def small():
-    return seeded(lambda: nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1)))
 
 
 def loss_of(model, x):

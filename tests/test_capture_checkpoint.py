@@ -13,12 +13,15 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint, checkpoint_sequential, set_checkpoint_early_stop
 from truth import (
     METHODS,
+    Block,
     Trace,
     assert_outputs,
     assert_parameters,
     attached,
     batch,
+    block,
     captured,
+    each_kind,
     each_method,
     parameter_gradients,
     parameters,
@@ -30,25 +33,6 @@ from gradlab import CaptureError, capture_gradients
 
 # Where an inner checkpoint runs inside an outer one's first run, without grad, PyTorch warns that nothing will have gradients.
 pytestmark = pytest.mark.filterwarnings("ignore:None of the inputs have requires_grad=True")
-
-each_kind = pytest.mark.parametrize("reentrant", [True, False], ids=["reentrant", "non-reentrant"])
-
-
-class Block(nn.Module):
-    """Each of its two layers is called twice."""
-
-    def __init__(self):
-        super().__init__()
-        self.linear, self.act = nn.Linear(3, 3), nn.Tanh()
-
-    def forward(self, x):
-        return self.act(self.linear(self.act(self.linear(x))))
-
-
-def block(model, x, trace, name):
-    for _ in range(2):
-        x = trace.note(f"{name}.act", torch.tanh(trace.linear(f"{name}.linear", model.linear, x)))
-    return x
 
 
 class Net(nn.Module):

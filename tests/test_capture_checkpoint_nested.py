@@ -4,29 +4,22 @@ import pytest
 import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
-from truth import Trace, assert_outputs, assert_parameters, batch, captured, each_method, parameter_gradients, seeded
+from truth import (
+    Block,
+    Trace,
+    assert_outputs,
+    assert_parameters,
+    batch,
+    block,
+    captured,
+    each_kind,
+    each_method,
+    parameter_gradients,
+    seeded,
+)
 
 # Where an inner checkpoint runs inside an outer one's first run, without grad, PyTorch warns that nothing will have gradients.
 pytestmark = pytest.mark.filterwarnings("ignore:None of the inputs have requires_grad=True")
-
-each_kind = pytest.mark.parametrize("reentrant", [True, False], ids=["reentrant", "non-reentrant"])
-
-
-class Block(nn.Module):
-    """Each of its two layers is called twice."""
-
-    def __init__(self):
-        super().__init__()
-        self.linear, self.act = nn.Linear(3, 3), nn.Tanh()
-
-    def forward(self, x):
-        return self.act(self.linear(self.act(self.linear(x))))
-
-
-def block(model, x, trace, name):
-    for _ in range(2):
-        x = trace.note(f"{name}.act", torch.tanh(trace.linear(f"{name}.linear", model.linear, x)))
-    return x
 
 
 def run(model, x):

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from torch import nn
-from truth import Trace, assert_outputs, assert_parameters, batch, captured, each_method, parameter_gradients, seeded
+from truth import Trace, assert_outputs, assert_parameters, batch, captured, each_method, parameter_gradients, seeded, small
 
 from gradlab import capture_gradients
 
@@ -17,10 +17,6 @@ class Scale(nn.Module):
 
     def forward(self, x):
         return x * self.weight
-
-
-def small():
-    return seeded(lambda: nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1)))
 
 
 @each_method

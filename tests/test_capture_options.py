@@ -6,13 +6,9 @@ import math
 import pytest
 import torch
 from torch import nn
-from truth import METHODS, attached, batch, captured, each_method, seeded
+from truth import METHODS, attached, batch, captured, each_method, seeded, small
 
 from gradlab import CaptureError, capture_gradients
-
-
-def small():
-    return seeded(lambda: nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1)))
 
 
 class Nested(nn.Module):

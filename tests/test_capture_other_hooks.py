@@ -16,16 +16,12 @@ from truth import (
     parameter_gradients,
     parameters,
     readings,
-    seeded,
+    small,
 )
 
 from gradlab import capture_gradients
 
 X = batch(5, 3)
-
-
-def small():
-    return seeded(lambda: nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1)))
 
 
 def truth(model, x=X):

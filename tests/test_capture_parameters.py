@@ -4,13 +4,20 @@ import pytest
 import torch
 from torch import nn
 from torch.nn.utils import parametrizations, parametrize
-from truth import assert_parameters, batch, captured, each_method, parameter_gradients, parameters, readings, seeded, statuses
+from truth import (
+    assert_parameters,
+    batch,
+    captured,
+    each_method,
+    parameter_gradients,
+    parameters,
+    readings,
+    seeded,
+    small,
+    statuses,
+)
 
 from gradlab import CaptureWarning, capture_gradients
-
-
-def small():
-    return seeded(lambda: nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1)))
 
 
 def loss_of(model, x):

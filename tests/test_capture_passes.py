@@ -4,18 +4,21 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional
-from truth import Trace, assert_outputs, assert_parameters, batch, captured, each_method, parameter_gradients, seeded, statuses
+from truth import (
+    Trace,
+    assert_outputs,
+    assert_parameters,
+    batch,
+    captured,
+    each_method,
+    forward,
+    parameter_gradients,
+    seeded,
+    small,
+    statuses,
+)
 
 from gradlab import capture_gradients
-
-
-def small():
-    return seeded(lambda: nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1)))
-
-
-def forward(model, x, trace):
-    h = trace.note("1", torch.tanh(trace.linear("0", model[0], x)))
-    return trace.linear("2", model[2], h)
 
 
 def truth(model, x, factor=1.0):

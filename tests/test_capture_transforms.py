@@ -18,6 +18,7 @@ from truth import (
     parameter_gradients,
     readings,
     seeded,
+    small,
     statuses,
 )
 
@@ -31,10 +32,6 @@ pytestmark = [
 ]
 
 X = batch(5, 3)
-
-
-def small():
-    return seeded(lambda: nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1)))
 
 
 def truth(model, x=X):

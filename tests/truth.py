@@ -4,6 +4,7 @@ from collections import Counter
 
 import pytest
 import torch
+from torch import nn
 from torch.nn import functional
 
 from gradlab import CaptureError, capture_gradients
@@ -11,6 +12,7 @@ from gradlab import CaptureError, capture_gradients
 METHODS = ("tensor_hooks", "retain_grad", "full_backward_hooks")
 ABSENT = {"no_gradient", "not_tracked", "never_called", "unsupported"}
 
+each_kind = pytest.mark.parametrize("reentrant", [True, False], ids=["reentrant", "non-reentrant"])
 each_method = pytest.mark.parametrize("method", METHODS)
 
 
@@ -47,6 +49,35 @@ class Trace:
         tracked = {key: tensor for key, tensor in self.tensors.items() if tensor.requires_grad}
         found = torch.autograd.grad(loss, list(tracked.values()), allow_unused=True, retain_graph=True)
         return dict.fromkeys(self.tensors) | dict(zip(tracked, found, strict=True))
+
+
+def small():
+    """A network of two linear layers, "0" and "2", with an activation, "1", between them."""
+    return seeded(lambda: nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1)))
+
+
+def forward(model, x, trace):
+    """The forward of `small()`, written out."""
+    h = trace.note("1", torch.tanh(trace.linear("0", model[0], x)))
+    return trace.linear("2", model[2], h)
+
+
+class Block(nn.Module):
+    """Each of its two layers is called twice."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear, self.act = nn.Linear(3, 3), nn.Tanh()
+
+    def forward(self, x):
+        return self.act(self.linear(self.act(self.linear(x))))
+
+
+def block(model, x, trace, name):
+    """The forward of `Block`, written out."""
+    for _ in range(2):
+        x = trace.note(f"{name}.act", torch.tanh(trace.linear(f"{name}.linear", model.linear, x)))
+    return x
 
 
 def parameter_gradients(model, loss):
