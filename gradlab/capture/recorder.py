@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Protocol
 from weakref import WeakKeyDictionary
@@ -319,7 +319,7 @@ class Recorder:
         self.closed = True
         for parameter in self.parameters:
             parameter.forget_model()
-        for each in self._rounds():
+        for each in (*self._earlier_rounds, self.round):
             each.remove_hooks()
             each.outputs = []
         self._earlier_rounds = []
@@ -327,7 +327,3 @@ class Recorder:
         self._checkpoints.clear()
         if hasattr(self, "watcher"):  # building it may have failed
             self.watcher.close()
-
-    def _rounds(self) -> Iterator[Round]:
-        yield from self._earlier_rounds
-        yield self.round
