@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import pandas
 
+from gradlab.activity import ForwardActivity, LayerActivity
 from gradlab.batches import loss_function, sample_input, target
 from gradlab.capture import OutputGradient, ParameterGradient, capture_gradients
 from gradlab.networks import DeepNetwork, build_network
@@ -26,6 +27,8 @@ class ExperimentResult:
     """The gradient at every layer's output, in forward order."""
     parameters: tuple[ParameterGradient, ...]
     """The gradient of every parameter, in the order of `named_parameters()`."""
+    layers: tuple[LayerActivity, ...]
+    """What went forward through every layer, the first layer first."""
     filled_before: int
     """How many parameters had a `.grad` before backward."""
     filled_after: int
@@ -59,7 +62,9 @@ def run_experiment(spec: ExperimentSpec, *, keep_gradients: bool = False) -> Exp
     network = build_network(spec)
     batch, wanted, loss_of = sample_input(spec), target(spec), loss_function(spec)
     with capture_gradients(network, spec.capture_method, keep_gradients=keep_gradients) as capture:
-        output = network(batch)
+        with ForwardActivity(network, spec.network) as activity:
+            output = network(batch)
+            layers = activity.layers()
         loss = loss_of(output, wanted)
         filled_before = _filled(network)
         loss.backward()
@@ -70,6 +75,7 @@ def run_experiment(spec: ExperimentSpec, *, keep_gradients: bool = False) -> Exp
         loss=loss.item(),
         outputs=last.outputs,
         parameters=last.parameters,
+        layers=layers,
         filled_before=filled_before,
         filled_after=_filled(network),
     )
