@@ -62,7 +62,11 @@ def of_kind(figure, kind):
 
 def symbols(figure):
     """Layer -> mark, as drawn in the shapes that stand for what the scale cannot show."""
-    return {row["layer"]: row["mark"] for layer, rows in layers(figure) if "shape" in layer["encoding"] for row in rows}
+    return {row["layer"]: row["mark"] for layer, rows in layers(figure) if marked(layer) for row in rows}
+
+
+def marked(layer):
+    return layer["encoding"].get("shape", {}).get("field") == "mark"
 
 
 TRAILS = {
@@ -123,7 +127,7 @@ def test_zero_missing_and_non_finite_have_marks_of_their_own(figure, trail):
 def test_the_three_marks_have_three_shapes():
     assert set(MARK_SHAPES) == set(STATUS) - {""}
     assert len(set(MARK_SHAPES.values())) == 3
-    (layer,) = [layer for layer, _ in layers(river(TRAILS["some of each"])) if "shape" in layer["encoding"]]
+    (layer,) = [layer for layer, _ in layers(river(TRAILS["some of each"])) if marked(layer)]
     scale = layer["encoding"]["shape"]["scale"]
     assert dict(zip(scale["domain"], scale["range"], strict=True)) == MARK_SHAPES
 

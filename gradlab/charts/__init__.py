@@ -1,0 +1,8 @@
+"""Data frames as pictures, each with alt text made from its data and a line on how to read it."""
+
+from gradlab.charts.base import CHART_HEIGHT, HUES, Figure, Hue
+from gradlab.charts.lines import Line, lines, readings
+from gradlab.charts.marks import MARK_SHAPES
+from gradlab.charts.river import NUMBERS_SHOWN, river
+
+__all__ = ["CHART_HEIGHT", "HUES", "MARK_SHAPES", "NUMBERS_SHOWN", "Figure", "Hue", "Line", "lines", "readings", "river"]

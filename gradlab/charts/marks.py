@@ -1,0 +1,34 @@
+"""Zero, missing and non-finite readings: what a logarithmic scale has no place for gets a mark of its own, always."""
+
+from __future__ import annotations
+
+import altair as alt
+import pandas
+
+from gradlab.charts.base import named
+
+MARK_SHAPES = {"zero": "square", "missing": "cross", "non-finite": "triangle-up"}
+_WORDS = {"zero": "□ exactly zero", "missing": "+ no gradient arrived", "non-finite": "△ NaN or infinite"}
+
+SHAPE = alt.Shape(
+    "mark",
+    type="nominal",
+    scale=alt.Scale(domain=list(MARK_SHAPES), range=list(MARK_SHAPES.values())),
+    legend=None,
+)
+
+
+def symbols(data: str) -> alt.Chart:
+    """Hollow symbols for the readings in that data."""
+    return named(data).mark_point(filled=False, size=90, strokeWidth=2)
+
+
+def explained(trail: pandas.DataFrame) -> str:
+    """What the symbols that occur mean, as a sentence; empty where none occurs."""
+    shown = [words for mark, words in _WORDS.items() if mark in set(trail["mark"])]
+    return f" Where the scale has no place for a reading: {', '.join(shown)}." if shown else ""
+
+
+def stretches(trail: pandas.DataFrame) -> pandas.Series:
+    """A number for each stretch of readings: band and line break where a logarithmic scale has nothing to draw."""
+    return (trail["mark"] != "").cumsum()
