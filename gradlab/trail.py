@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from enum import StrEnum
 
 import pandas
 
-from gradlab.capture import Status
+from gradlab.capture import OutputGradient, ParameterGradient, Status
 from gradlab.experiment import ExperimentResult
 
 
@@ -32,25 +34,30 @@ def backward_trail(result: ExperimentResult, quantity: Quantity = Quantity.WEIGH
     `reading` is the mean absolute gradient, `ratio` the reading over the one before it, both NaN where there is none.
     `mark` is "" for a reading above zero, else zero, missing or non-finite.
     """
+    records: Sequence[OutputGradient | ParameterGradient]
     if quantity is Quantity.WEIGHTS:
-        table = result.weight_table()
-        table = table[table["shape"].map(len) == 2].rename(columns={"parameter": "name"})
+        records = [record for record in result.parameters if record.role == "weight" and len(record.shape or ()) == 2]
     else:
-        table = result.output_table()
-        table = table[table["module_type"] == "Linear"].rename(columns={"layer": "name"})
+        records = [record for record in result.outputs if record.module_type == "Linear"]
     # Where nothing arrived there is no order of arrival: such a layer keeps its place in the printed list, turned round.
-    table = table.iloc[::-1].sort_values("backward_index", kind="stable", na_position="last")
-    reading = table["mean_abs"].where(table["nonfinite_count"].fillna(0) == 0).reset_index(drop=True)
-    status = table["status"].reset_index(drop=True)
-    present = reading > 0
+    records = sorted(records[::-1], key=lambda record: math.inf if record.backward_index is None else record.backward_index)
+    values = [_reading(record) for record in records]
+    before = [math.nan, *values[:-1]]
     return pandas.DataFrame(
         {
-            "step": range(1, len(table) + 1),
-            "layer": [".".join(name.split(".")[:2]) for name in table["name"]],
-            "name": table["name"].to_list(),
-            "reading": reading,
-            "ratio": (reading / reading.shift()).where(present & present.shift(fill_value=False)),
-            "mark": [("" if ok else MARKS.get(Status(s), "missing")) for ok, s in zip(present, status, strict=True)],
-            "status": status,
+            "step": range(1, len(records) + 1),
+            "layer": [".".join(record.layer.split(".")[:2]) for record in records],
+            "name": [record.parameter if isinstance(record, ParameterGradient) else record.layer for record in records],
+            "reading": values,
+            "ratio": [now / last if now > 0 and last > 0 else math.nan for now, last in zip(values, before, strict=True)],
+            "mark": [
+                "" if value > 0 else MARKS.get(record.status, "missing") for value, record in zip(values, records, strict=True)
+            ],
+            "status": [str(record.status) for record in records],
         }
     )
+
+
+def _reading(record: OutputGradient | ParameterGradient) -> float:
+    statistics = record.statistics
+    return math.nan if statistics is None or statistics.nonfinite_count else statistics.mean_abs
