@@ -24,7 +24,7 @@ LAYERS = (
     {"capture"},
     {"tables", "activity"},
     {"experiment"},
-    {"history", "presets", "export", "script", "trail", "diagnosis", "comparison", "ensemble", "theory"},
+    {"history", "presets", "export", "script", "fingerprint", "trail", "diagnosis", "comparison", "ensemble", "theory"},
     {"lessons"},
     {"charts"},
     {"ui"},
