@@ -2,7 +2,8 @@
 
 from gradlab import presets
 from gradlab.capture import BackwardPass, OutputGradient, ParameterGradient, Status, capture_gradients
-from gradlab.diagnosis import CutOffs, Diagnosis, Verdict, diagnose
+from gradlab.cut_offs import CutOffs
+from gradlab.diagnosis import Diagnosis, Verdict, diagnose
 from gradlab.errors import CaptureError, CaptureWarning, GradlabError, SpecError
 from gradlab.experiment import ExperimentResult, run_experiment
 from gradlab.export import read_csv, to_csv

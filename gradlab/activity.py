@@ -19,6 +19,9 @@ SATURATED_OUTSIDE: dict[Activation, tuple[float, float]] = {
 }
 """Inputs beyond these leave an activation flat: the defaults of Amazon SageMaker Debugger's rule SaturatedActivation."""
 
+RARELY = 0.01
+"""A unit active at a smaller share of the samples is inactive in the rule DeadRelu of the same tool."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerActivity:
@@ -40,6 +43,8 @@ class LayerActivity:
     """Root mean square of what the linear map put out; None if an entry is NaN or infinite."""
     dead_fraction: float | None
     """Share of the units that are active at no sample of the batch."""
+    rarely_active_fraction: float | None
+    """Share of the units that are active at less than 1 % of the samples; up to 100 samples that is at none."""
     active_fraction: float | None
     """Share of the samples at which a unit is active, on average over the units."""
     saturated_fraction: float | None
@@ -105,15 +110,18 @@ class ForwardActivity:
 
 def _shares(activation: Activation, given: Tensor | None) -> dict[str, float | None]:
     if given is None or activation is Activation.IDENTITY:
-        return {"dead_fraction": None, "active_fraction": None, "saturated_fraction": None}
+        return dict.fromkeys(("dead_fraction", "rarely_active_fraction", "active_fraction", "saturated_fraction"))
     active = derivative(activation, given) != 0
+    samples, units = active.shape
+    times_active = active.sum(dim=0)
     beyond = None
     if activation in SATURATED_OUTSIDE:
         low, high = SATURATED_OUTSIDE[activation]
         beyond = ((given < low) | (given > high)).double().mean().item()
     return {
-        "dead_fraction": 1 - active.any(dim=0).double().mean().item(),
-        "active_fraction": active.double().mean().item(),
+        "dead_fraction": int((times_active == 0).sum()) / units,
+        "rarely_active_fraction": int((times_active < RARELY * samples).sum()) / units,
+        "active_fraction": int(times_active.sum()) / (samples * units),
         "saturated_fraction": beyond,
     }
 

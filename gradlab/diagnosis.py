@@ -1,7 +1,7 @@
 """What a trail says as a whole: a factor per layer and a verdict that no scaling of the loss can change.
 
-The rule looks at the output gradients of hidden layers of equal width. A last layer tends to have a large gradient with
-and without shortcuts, and a layer of another width another scale, so neither is fitted.
+The rule looks at the gradients of hidden layers of equal width. A last layer tends to have a large gradient with and
+without shortcuts, and a layer of another width another scale, so neither is fitted.
 """
 
 from __future__ import annotations
@@ -11,12 +11,17 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import combinations
+from itertools import combinations, pairwise
 from statistics import median
+from typing import NamedTuple
 
-from gradlab.capture import OutputGradient, Status
+from gradlab.capture import Status
+from gradlab.cut_offs import CutOffs as CutOffs
+from gradlab.errors import SpecError, listed
 from gradlab.experiment import ExperimentResult
+from gradlab.flags import Flag, Gradient, flags_of, is_measurable, layer_gradients
 from gradlab.text import share_left, short_number
+from gradlab.trail import Quantity
 
 
 class Verdict(StrEnum):
@@ -31,115 +36,206 @@ class Verdict(StrEnum):
     NOT_MEASURABLE = "not_measurable"
 
 
-@dataclass(frozen=True, kw_only=True)
-class CutOffs:
-    """Where a verdict changes, in terms of the attenuation A: what is left at the input end of the fitted layers."""
+class Crossing(NamedTuple):
+    """The cut-off that the attenuation lies beyond, the outermost if several."""
 
-    vanishing: float = 0.1
-    """A below it: nine tenths of the signal are gone, a change that no choice of learning rate per network hides."""
-    weakening: float = 0.5
-    """A below it: half of the signal is gone."""
-    growing: float = 2.0
-    """A above it: the mirror image of weakening."""
-    exploding: float = 10.0
-    """A above it: the mirror image of vanishing."""
-    severe_vanishing: float = 1e-3
-    """AUTOTRAINER's figure for the ratio of first to last layer (Zhang et al., ICSE 2021)."""
-    severe_exploding: float = 70.0
-    """AUTOTRAINER's figure for an exploding gradient (Zhang et al., ICSE 2021)."""
-    fewest_layers: int = 3
-    """With fewer fitted layers a line is no trend."""
+    name: str
+    """The field of `CutOffs`; `CUT_OFF_REASONS` has the reason."""
+    value: float
 
 
 @dataclass(frozen=True, kw_only=True)
 class Diagnosis:
-    """A verdict with its evidence. `factor` (γ) and `attenuation` (A) are None where no line could be fitted."""
+    """The verdict on one measurement, with the evidence it rests on; None where there is no line to speak of."""
 
+    gradient: Quantity
+    """Which of the two gradients was judged."""
     verdict: Verdict
     severe: bool
     factor: float | None
+    """γ: how many times as large the gradient is one layer nearer the input."""
     attenuation: float | None
+    """A = γ^(n−1) over the n fitted layers: how much of the signal at the output end is left at the input end."""
     fitted_layers: tuple[str, ...]
+    """The linear maps the line goes through, the first layer first."""
+    steps_against: int | None
+    """How many of the n−1 steps between fitted layers go the other way than the line."""
+    crossed: Crossing | None
+    """None for a steady trail, which crosses no cut-off, and where there is no line."""
     sentence: str
+    flags: tuple[Flag, ...]
+    """What is unusual about single layers; it does not change the verdict."""
+    cut_offs: CutOffs
 
 
-def diagnose(result: ExperimentResult, cut_offs: CutOffs | None = None) -> Diagnosis:
-    """The verdict on the output gradients of a result: per-layer factor γ toward the input, A = γ^(n−1), one sentence.
+def diagnose(
+    result: ExperimentResult, cut_offs: CutOffs | None = None, *, gradient: Quantity | str = Quantity.OUTPUTS
+) -> Diagnosis:
+    """The verdict on the gradients of a result: per-layer factor γ toward the input, A = γ^(n−1), one sentence, flags.
 
     γ is 10 to the median of all pairwise slopes (Theil 1950, Sen 1968) of log10 RMS over depth: one odd layer does not
-    move it.
+    move it. `gradient` is outputs (what flows backward) or weights (what the optimiser uses, another question, to which
+    the answer can differ; see `disagreement`). Raises SpecError for another one.
     """
     cut_offs = cut_offs or CutOffs()
-    hidden = _hidden_layers(result)
-    if len(hidden) < cut_offs.fewest_layers:
-        sentence = f"Too shallow to judge: a trend needs {cut_offs.fewest_layers} hidden layers of one width."
-        return _without_line(Verdict.TOO_SHALLOW, [], sentence)
-    fitted = [(depth, record, record.statistics.rms) for depth, record in hidden if record.statistics and _measurable(record)]
-    depths, names = [depth for depth, _, _ in fitted], [record.layer for _, record, _ in fitted]
-    values = [math.log10(rms) for _, _, rms in fitted]
-    # Below the smallest number of its type a vanishing gradient is exactly zero, from some layer on toward the input.
-    vanished = hidden[: len(hidden) - len(fitted)]
-    dried_up = bool(vanished) and all(record.status is Status.ALL_ZERO for _, record in vanished)
-    if len(values) < cut_offs.fewest_layers or (len(values) < len(hidden) / 2 and not dried_up):
-        sentence = f"No trend can be fitted: {len(hidden) - len(values)} of {len(hidden)} hidden layers have a zero, missing or"
-        return _without_line(Verdict.NOT_MEASURABLE, names, f"{sentence} non-finite gradient.")
-    factor = 10 ** -_median_slope(depths, values)
-    attenuation = factor ** (len(values) - 1)
-    verdict = _verdict(attenuation, cut_offs)
-    severe = attenuation < cut_offs.severe_vanishing or attenuation > cut_offs.severe_exploding
+    quantity = _quantity(gradient)
+    hidden = _hidden_layers(result, quantity)
+    fitted = [(depth, record) for depth, record in hidden if is_measurable(record)]
+    line = _line(hidden, fitted, cut_offs)
+    if isinstance(line, _NoLine):
+        verdict, factor, attenuation, sentence = line.verdict, None, None, line.sentence
+    else:
+        factor = line
+        attenuation = _power(factor, len(fitted) - 1)
+        verdict = verdict_on(attenuation, cut_offs)
+        sentence = _sentence(verdict, factor, attenuation, hidden, fitted)
+    crossed = _crossed(attenuation, cut_offs)
     return Diagnosis(
+        gradient=quantity,
         verdict=verdict,
-        severe=severe,
+        severe=crossed is not None and crossed.name.startswith("severe"),
         factor=factor,
         attenuation=attenuation,
-        fitted_layers=tuple(names),
-        sentence=f"Output gradients change {short_number(factor)}-fold per layer toward the input:"
-        f" {_change(attenuation)} {len(values)} hidden layers"
-        + (f", and the {len(vanished)} nearest the input get exactly zero." if dried_up else "."),
+        fitted_layers=tuple(record.layer for _, record in fitted) if factor is not None else (),
+        steps_against=None if factor is None else _steps_against(fitted, factor),
+        crossed=crossed,
+        sentence=sentence,
+        flags=flags_of(result, cut_offs, quantity),
+        cut_offs=cut_offs,
     )
 
 
-def _change(attenuation: float) -> str:
-    if attenuation > 2:
-        return f"it grows {short_number(attenuation)}-fold over"
-    if attenuation < 0.5:
-        return f"{share_left(attenuation)} is left after"
-    return f"it holds (times {short_number(attenuation)}) over"
+def per_layer_factor(depths: Sequence[int], sizes: Sequence[float]) -> float:
+    """γ: 10 to the minus median of all pairwise slopes of log10 size over depth; at least two depths, sizes above 0."""
+    points = list(zip(depths, map(math.log10, sizes), strict=True))
+    return _power(10, -median((y2 - y1) / (x2 - x1) for (x1, y1), (x2, y2) in combinations(points, 2)))
 
 
-def _without_line(verdict: Verdict, names: Sequence[str], sentence: str) -> Diagnosis:
-    return Diagnosis(
-        verdict=verdict, severe=False, factor=None, attenuation=None, fitted_layers=tuple(names), sentence=sentence
-    )
-
-
-def _hidden_layers(result: ExperimentResult) -> list[tuple[int, OutputGradient]]:
-    """The linear outputs before the last layer that have the width most of them have, with their depth."""
-    linear = [record for record in result.outputs if record.module_type == "Linear"][:-1]
-    widths = result.spec.network.layer_sizes[1:-1]
-    if not widths:
-        return []
-    most_common = Counter(widths).most_common(1)[0][0]
-    return [(depth, record) for depth, record in enumerate(linear) if widths[depth] == most_common]
-
-
-def _measurable(record: OutputGradient) -> bool:
-    statistics = record.statistics
-    return statistics is not None and statistics.rms > 0 and not statistics.nonfinite_count
-
-
-def _median_slope(depths: Sequence[int], values: Sequence[float]) -> float:
-    points = list(zip(depths, values, strict=True))
-    return median((y2 - y1) / (x2 - x1) for (x1, y1), (x2, y2) in combinations(points, 2))
-
-
-def _verdict(attenuation: float, cut_offs: CutOffs) -> Verdict:
+def verdict_on(attenuation: float, cut_offs: CutOffs) -> Verdict:
+    """The verdict an attenuation stands for."""
     if attenuation < cut_offs.vanishing:
         return Verdict.VANISHING
     if attenuation < cut_offs.weakening:
         return Verdict.WEAKENING
     if attenuation > cut_offs.exploding:
         return Verdict.EXPLODING
-    if attenuation > cut_offs.growing:
-        return Verdict.GROWING
-    return Verdict.STEADY
+    return Verdict.GROWING if attenuation > cut_offs.growing else Verdict.STEADY
+
+
+def disagreement(outputs: Diagnosis, weights: Diagnosis) -> str | None:
+    """A remark where the output gradients and the weight gradients of one measurement get different verdicts, else None."""
+    if outputs.factor is None or weights.factor is None or outputs.verdict is weights.verdict:
+        return None
+    return (
+        f"The output gradients are {outputs.verdict} ({short_number(outputs.factor)} per layer toward the input), the weight"
+        f" gradients {weights.verdict} ({short_number(weights.factor)} per layer). The two answer different questions: a weight"
+        " gradient is made of the output gradient and of what went into the layer, so it changes with depth in its own way."
+    )
+
+
+# --- the line ---------------------------------------------------------------------------------------------------------
+
+Reading = tuple[int, Gradient]
+
+
+class _NoLine(NamedTuple):
+    verdict: Verdict
+    sentence: str
+
+
+def _quantity(gradient: Quantity | str) -> Quantity:
+    try:
+        return Quantity(gradient)
+    except ValueError:
+        raise SpecError("gradient", gradient, listed(Quantity)) from None
+
+
+def _hidden_layers(result: ExperimentResult, quantity: Quantity) -> list[Reading]:
+    """The readings of the layers before the last that have the width most of them have, with their depth."""
+    records = layer_gradients(result, quantity)
+    widths = result.spec.network.layer_sizes[1:-1]
+    if not widths:
+        return []
+    most_common = Counter(widths).most_common(1)[0][0]
+    return [(depth, records[depth]) for depth, width in enumerate(widths) if width == most_common]
+
+
+def _line(hidden: list[Reading], fitted: list[Reading], cut_offs: CutOffs) -> float | _NoLine:
+    """The per-layer factor, or why there is none."""
+    if len(hidden) < cut_offs.fewest_layers:
+        sentence = f"Too shallow to judge: a trend needs {cut_offs.fewest_layers} hidden layers of one width."
+        return _NoLine(Verdict.TOO_SHALLOW, sentence)
+    missing = len(hidden) - len(fitted)
+    dried_up = _dried_up(hidden, fitted)
+    if len(fitted) < cut_offs.fewest_layers or (missing > len(fitted) and not dried_up):
+        sentence = (
+            f"No trend can be fitted: {missing} of {len(hidden)} hidden layers have a zero, missing or non-finite gradient."
+        )
+        return _NoLine(Verdict.NOT_MEASURABLE, sentence)
+    factor = per_layer_factor([depth for depth, _ in fitted], [_rms(record) for _, record in fitted])
+    if dried_up and _power(factor, len(fitted) - 1) >= cut_offs.weakening:
+        # Not thinning out but cut off: a fit through the layers on this side of the cut would call it steady.
+        sentence = f"No trend over all hidden layers: the {missing} nearest the input get exactly zero, the others hold."
+        return _NoLine(Verdict.NOT_MEASURABLE, sentence)
+    return factor
+
+
+def _dried_up(hidden: list[Reading], fitted: list[Reading]) -> bool:
+    """Whether the layers without a reading are the ones nearest the input, and all of them exactly zero.
+
+    Below the smallest number of its type a vanishing gradient is exactly zero, from some layer on toward the input.
+    """
+    nearest = hidden[: len(hidden) - len(fitted)]
+    return bool(nearest) and all(record.status is Status.ALL_ZERO for _, record in nearest)
+
+
+def _rms(record: Gradient) -> float:
+    return record.statistics.rms if record.statistics else math.nan
+
+
+def _steps_against(fitted: list[Reading], factor: float) -> int:
+    """Steps toward the input that grow where the line falls, or fall where it grows."""
+    sizes = [_rms(record) for _, record in fitted]
+    return sum((nearer > farther) != (factor > 1) for nearer, farther in pairwise(sizes) if nearer != farther)
+
+
+def _power(base: float, exponent: float) -> float:
+    try:
+        return float(base**exponent)
+    except OverflowError:
+        return math.inf
+
+
+def _crossed(attenuation: float | None, cut_offs: CutOffs) -> Crossing | None:
+    if attenuation is None:
+        return None
+    for name in ("severe_vanishing", "vanishing", "weakening"):
+        if attenuation < getattr(cut_offs, name):
+            return Crossing(name, getattr(cut_offs, name))
+    for name in ("severe_exploding", "exploding", "growing"):
+        if attenuation > getattr(cut_offs, name):
+            return Crossing(name, getattr(cut_offs, name))
+    return None
+
+
+# --- the sentence -----------------------------------------------------------------------------------------------------
+
+
+def _sentence(verdict: Verdict, factor: float, attenuation: float, hidden: list[Reading], fitted: list[Reading]) -> str:
+    """Such as: 0.285 per layer toward the input: 2.3 % is left after 4 hidden layers."""
+    layers = f"{len(fitted)} hidden layers"
+    if verdict in (Verdict.VANISHING, Verdict.WEAKENING):
+        change = f"{share_left(attenuation)} is left after {layers}"
+    elif verdict in (Verdict.EXPLODING, Verdict.GROWING):
+        change = f"{short_number(attenuation)} times as much after {layers}"
+    else:
+        change = f"it holds, times {short_number(attenuation)} over {layers}"
+    missing = len(hidden) - len(fitted)
+    if _dried_up(hidden, fitted):
+        change += f", and the {missing} nearest the input get exactly zero"
+    elif missing:
+        change += f"; {missing} more have a zero, missing or non-finite gradient"
+    steps, against = len(fitted) - 1, _steps_against(fitted, factor)
+    if against and verdict is not Verdict.STEADY:
+        change += f". The trend counts: {against} of {steps} steps {'goes' if against == 1 else 'go'} the other way"
+    return f"{short_number(factor)} per layer toward the input: {change}."

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import pandas
 
 from gradlab.activity import ForwardActivity, LayerActivity
 from gradlab.batches import loss_function, sample_input, target
 from gradlab.capture import OutputGradient, ParameterGradient, capture_gradients
+from gradlab.capture.records import status_of
 from gradlab.networks import DeepNetwork, build_network
 from gradlab.spec import ExperimentSpec
+from gradlab.statistics import scaled
 from gradlab.tables import records_table
 
 
@@ -40,6 +43,17 @@ class ExperimentResult:
         arrived = [record for record in self.outputs if record.backward_index is not None]
         return tuple(record.layer for record in sorted(arrived, key=lambda record: record.backward_index or 0))
 
+    @property
+    def linear_outputs(self) -> tuple[OutputGradient, ...]:
+        """The gradient at the output of every layer's linear map, the first layer first."""
+        return tuple(record for record in self.outputs if record.module_type == "Linear")
+
+    @property
+    def linear_weights(self) -> tuple[ParameterGradient, ...]:
+        """The gradient of every linear map's weight, the first layer first; no normalisation's weight."""
+        linear = {record.layer for record in self.linear_outputs}
+        return tuple(record for record in self.parameters if record.role == "weight" and record.layer in linear)
+
     def output_table(self) -> pandas.DataFrame:
         """One row per layer output: the record's fields and one column per statistic."""
         return records_table(self.outputs, OutputGradient)
@@ -51,6 +65,29 @@ class ExperimentResult:
     def parameter_table(self) -> pandas.DataFrame:
         """One row per parameter, biases too."""
         return records_table(self.parameters, ParameterGradient)
+
+
+def with_loss_times(result: ExperimentResult, factor: float) -> ExperimentResult:
+    """The result of the same run with its loss multiplied by a factor above 0, without running it again.
+
+    A gradient is linear in the loss, so every reading is multiplied; what went forward stays. Kept gradients are dropped.
+    """
+    return replace(
+        result,
+        loss=result.loss * factor,
+        outputs=tuple(_times(record, factor) for record in result.outputs),
+        parameters=tuple(_times(record, factor) for record in result.parameters),
+    )
+
+
+Record = TypeVar("Record", OutputGradient, ParameterGradient)
+
+
+def _times(record: Record, factor: float) -> Record:
+    if record.statistics is None:
+        return replace(record, gradient=None)
+    statistics = scaled(record.statistics, factor)
+    return replace(record, statistics=statistics, status=status_of(statistics), gradient=None)
 
 
 def run_experiment(spec: ExperimentSpec, *, keep_gradients: bool = False) -> ExperimentResult:
