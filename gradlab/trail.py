@@ -34,13 +34,14 @@ def backward_trail(result: ExperimentResult, quantity: Quantity = Quantity.WEIGH
     `reading` is the mean absolute gradient, `ratio` the reading over the one before it, both NaN where there is none.
     `mark` is "" for a reading above zero, else zero, missing or non-finite.
     """
-    records: Sequence[OutputGradient | ParameterGradient]
+    records: list[OutputGradient | ParameterGradient]
     if quantity is Quantity.WEIGHTS:
         records = [record for record in result.parameters if record.role == "weight" and len(record.shape or ()) == 2]
     else:
         records = [record for record in result.outputs if record.module_type == "Linear"]
     # Where nothing arrived there is no order of arrival: such a layer keeps its place in the printed list, turned round.
-    records = sorted(records[::-1], key=lambda record: math.inf if record.backward_index is None else record.backward_index)
+    records = list(reversed(records))
+    records.sort(key=lambda record: math.inf if record.backward_index is None else record.backward_index)
     values = [_reading(record) for record in records]
     before = [math.nan, *values[:-1]]
     return pandas.DataFrame(

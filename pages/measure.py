@@ -9,25 +9,22 @@ if (root := str(Path(__file__).resolve().parents[1])) not in sys.path:
 
 import streamlit as st
 
-from gradlab.ui import cache, controls, panels, stages
+from gradlab.ui import cache, controls, frame, panels, stages, take_home
 
-st.title("What does one backward pass leave behind?")
+frame.begin("measure")
 picture = st.container()
-
-spec, quantity = controls.experiment("measure")
+spec, quantity = controls.experiment()
 result = cache.measured(spec)
 
 with picture:
-    panels.show(
-        cache.readings(spec, quantity, printed_order=True, dark=panels.dark()),
-        "measure_readings",
-        ("", cache.diagnosed(spec)),
-    )
+    readings = cache.readings(spec, quantity, printed_order=True, dark=panels.dark())
+    panels.show(readings, "measure_readings", *panels.verdict(spec, quantity))
 
 st.header("Three stages")
 stages.show(result)
 
 st.header("The readings")
 panels.table(result, quantity)
-panels.download(result, key="measure_csv")
 panels.what_is_this_number()
+take_home.take_home("measure", result)
+frame.end("measure")

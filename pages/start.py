@@ -11,24 +11,24 @@ import streamlit as st
 
 from gradlab.presets import PRESETS
 from gradlab.trail import Quantity
-from gradlab.ui import cache, pages, panels, state
+from gradlab.ui import cache, frame, pages, panels, take_home
 
-SPECS = {"Plain": PRESETS["reference"].spec, "With shortcuts": PRESETS["reference_shortcut"].spec}
+# With shortcuts, so that nobody has seen the plain network before predicting it.
+SPEC = PRESETS["reference_shortcut"].spec
 
-state.enter("start")
-st.title("Where does the signal thin out?")
+frame.begin("start")
 panels.show(
-    cache.river(SPECS, Quantity.WEIGHTS, None, panels.dark()),
+    cache.river({"With shortcuts": SPEC}, Quantity.WEIGHTS, None, panels.dark()),
     "start_river",
-    *((name, cache.diagnosed(spec)) for name, spec in SPECS.items()),
+    panels.headline(cache.diagnosed(SPEC, Quantity.WEIGHTS)),
 )
-
 st.markdown(
-    "One backward pass through two networks of five layers, measured here: same weights, same input, and in the second one"
-    " each layer's input is added to its output. A band shows the mean absolute **weight gradient** of each layer."
+    "One backward pass through five layers, measured here. The band shows the mean absolute **weight gradient** of each layer,"
+    " from the output end to the input end. Each layer's input is added to its output. What happens without that?"
 )
-
 with st.container(horizontal=True):
+    pages.link("predict", "Predict it, then measure: the course →")
     pages.link("measure", "Measure a network of your own →")
-    pages.link("trail", "Follow the gradient layer by layer →")
-panels.download(cache.measured(SPECS["Plain"]), key="start_csv")
+    pages.link("seeds", "See many seeds at once →")
+take_home.download(cache.measured(SPEC), key="start_csv")
+frame.end("start")

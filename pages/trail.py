@@ -9,20 +9,19 @@ if (root := str(Path(__file__).resolve().parents[1])) not in sys.path:
 
 import streamlit as st
 
-from gradlab.ui import cache, controls, panels, stepper
+from gradlab.ui import cache, controls, frame, panels, stepper, take_home
 
-st.title("In which order does the gradient visit the layers?")
+frame.begin("trail")
 picture, steps, readings = st.container(), st.container(), st.container()
-
-spec, quantity = controls.experiment("trail")
+spec, quantity = controls.experiment()
 trail = cache.trail(spec, quantity)
 
 with steps:
     arrived = stepper.arrival(trail)
 with picture:
-    panels.show(
-        cache.river({"This network": spec}, quantity, arrived, panels.dark()), "trail_river", ("", cache.diagnosed(spec))
-    )
+    river = cache.river({"This network": spec}, quantity, arrived, panels.dark())
+    panels.show(river, "trail_river", *panels.verdict(spec, quantity))
 with readings:
     panels.trail_table(trail, controls.order_switch())
-panels.download(cache.measured(spec), key="trail_csv")
+take_home.take_home("trail", cache.measured(spec))
+frame.end("trail")

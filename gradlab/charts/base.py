@@ -2,8 +2,8 @@
 
 Altair takes 20 to 50 ms to write one specification, a hundred learners ask for thirty a second, and all of one kind differ in
 nothing but their data. So each kind of chart is built once, with named data and with slots where a value depends on the data
-(`"$title"` for a text, `["$layers"]` for a list: what Altair takes for valid); `figure` puts the values in. Channels are objects (`alt.X("step", type=...)`): for a shorthand string
-Altair builds a table of all its classes.
+(`"$title"` for a text, `["$layers"]` for a list: what Altair takes for valid); `figure` puts the values in. Channels are
+objects (`alt.X("step", type=...)`): for a shorthand string Altair builds a table of all its classes.
 """
 
 from __future__ import annotations

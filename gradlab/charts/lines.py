@@ -28,11 +28,11 @@ class Line:
     hue: int = 0
 
 
-def readings(trail: pandas.DataFrame, *, title: str, printed_order: bool = False, dark: bool = False) -> Figure:
+def readings(trail: pandas.DataFrame, *, title: str, printed_order: bool = False, hue: int = 0, dark: bool = False) -> Figure:
     """One point per layer of a trail, the first arrival left, or in the order in which the layers are printed."""
     order = trail["layer"].to_list()
     return lines(
-        {title: Line(frame=trail)},
+        {title: Line(frame=trail, hue=hue)},
         layers=order[::-1] if printed_order else order,
         x_title="printed order, input end first" if printed_order else "order of arrival, output end first",
         y_title=title,

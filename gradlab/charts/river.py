@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -29,10 +29,17 @@ _TOOLTIP = [
 ]
 
 
-def river(trails: Mapping[str, pandas.DataFrame], *, arrived: int | None = None, dark: bool = False) -> Figure:
+def river(
+    trails: Mapping[str, pandas.DataFrame],
+    *,
+    hues: Sequence[int] | None = None,
+    arrived: int | None = None,
+    dark: bool = False,
+) -> Figure:
     """Each trail as a band whose half-width is log10(reading / floor), output end left, one scale for all.
 
-    `trails` maps a name to a frame of `trail.backward_trail`. Only the first `arrived` steps are filled.
+    `trails` maps a name to a frame of `trail.backward_trail`, `hues` are their places among `HUES`. Only the first
+    `arrived` steps are filled.
     """
     floor = _floor(trails.values())
     bands = _bands(trails, floor)
@@ -41,7 +48,7 @@ def river(trails: Mapping[str, pandas.DataFrame], *, arrived: int | None = None,
     drawn = bands["mark"] == ""
     here = bands[bands["step"] <= arrived]
     solid, unseen = here[here["mark"] == ""], here[here["mark"] != ""]
-    hues = [HUES[place % len(HUES)].of(dark) for place in range(len(trails))]
+    colors = [HUES[hue % len(HUES)].of(dark) for hue in hues or range(len(trails))]
     # A layer that two networks of different depth reach at different steps stands where the deeper one has it.
     deepest = max(trails.values(), key=len)
     layers = list(dict.fromkeys([*deepest["layer"], *bands["layer"]]))
@@ -50,8 +57,8 @@ def river(trails: Mapping[str, pandas.DataFrame], *, arrived: int | None = None,
         {
             "layers": layers,
             "names": list(trails),
-            "bands": [band for band, _ in hues],
-            "texts": [text for _, text in hues],
+            "bands": [band for band, _ in colors],
+            "texts": [text for _, text in colors],
         },
         {
             "all": bands[drawn],

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import pandas
@@ -13,6 +16,7 @@ from gradlab.diagnosis import Diagnosis, diagnose
 from gradlab.experiment import ExperimentResult, run_experiment
 from gradlab.spec import ExperimentSpec
 from gradlab.trail import Quantity, backward_trail
+from gradlab.ui.links import products_of
 
 
 class Picture(NamedTuple):
@@ -23,14 +27,30 @@ class Picture(NamedTuple):
     how_to_read: str
 
 
+LIGHT_PRODUCTS = 20_000_000
+"""Weights × batch size up to which an experiment takes some milliseconds, so that nobody notices a neighbour's."""
+_ONE_AT_A_TIME = threading.Lock()
+
+
+@contextlib.contextmanager
+def taking_turns(products: int) -> Iterator[None]:
+    """Heavy work waits for other heavy work: however many ask for the largest network, one core stays for everybody else."""
+    if products <= LIGHT_PRODUCTS:
+        yield
+    else:
+        with _ONE_AT_A_TIME:
+            yield
+
+
 @st.cache_data(max_entries=200, show_spinner=False)
 def measured(spec: ExperimentSpec) -> ExperimentResult:
-    return run_experiment(spec)
+    with taking_turns(products_of(spec)):
+        return run_experiment(spec)
 
 
 @st.cache_data(max_entries=500, show_spinner=False)
-def diagnosed(spec: ExperimentSpec) -> Diagnosis:
-    return diagnose(measured(spec))
+def diagnosed(spec: ExperimentSpec, quantity: str) -> Diagnosis:
+    return diagnose(measured(spec), gradient=quantity)
 
 
 @st.cache_data(max_entries=300, show_spinner=False)
@@ -41,13 +61,21 @@ def trail(spec: ExperimentSpec, quantity: str) -> pandas.DataFrame:
 @st.cache_data(max_entries=300, show_spinner=False)
 def river(specs: dict[str, ExperimentSpec], quantity: str, arrived: int | None, dark: bool) -> Picture:
     trails = {name: trail(spec, quantity) for name, spec in specs.items()}
-    return _picture(charts.river(trails, arrived=arrived, dark=dark))
+    return _picture(charts.river(trails, hues=hues_of(list(specs.values())), arrived=arrived, dark=dark))
 
 
 @st.cache_data(max_entries=300, show_spinner=False)
 def readings(spec: ExperimentSpec, quantity: str, printed_order: bool, dark: bool) -> Picture:
     title = "mean |weight gradient|" if quantity == Quantity.WEIGHTS else "mean |output gradient|"
-    return _picture(charts.readings(trail(spec, quantity), title=title, printed_order=printed_order, dark=dark))
+    (hue,) = hues_of([spec])
+    readings = trail(spec, quantity)
+    return _picture(charts.readings(readings, title=title, printed_order=printed_order, hue=hue, dark=dark))
+
+
+def hues_of(specs: Sequence[ExperimentSpec]) -> list[int]:
+    """Colour is identity: a plain network has the first hue, one with shortcuts the second; two alike are told apart."""
+    hues = [int(spec.network.use_shortcut) for spec in specs]
+    return hues if len(set(hues)) == len(hues) else list(range(len(hues)))
 
 
 def _picture(figure: charts.Figure) -> Picture:

@@ -16,83 +16,103 @@ from gradlab.registry import Choice
 from gradlab.spec import FIELDS, MAX_BATCH_SIZE, MAX_SCALE, MAX_SEED, ExperimentSpec
 from gradlab.trail import QUANTITY_HELP, Quantity
 from gradlab.ui import state
+from gradlab.ui.links import VIEWS
 
 OWN = "own settings"
 QUANTITY_TITLES = {Quantity.WEIGHTS: "Weight gradients", Quantity.OUTPUTS: "Output gradients"}
 
 
-def experiment(page: str) -> tuple[ExperimentSpec, Quantity]:
-    """Draw the controls on a page; the experiment they describe and which of its gradients is to be shown."""
-    state.begin(page)
-    if state.notices():
-        st.warning("Part of the link could not be used and was left out; the rest is kept.")
-        st.text("\n".join(state.notices()))
-    quantity = _quantity()
+def experiment(*, ask_quantity: bool = True) -> tuple[ExperimentSpec, Quantity]:
+    """Draw the controls; the experiment they describe and which of its gradients is to be shown.
+
+    A lesson link can lock them, which the server enforces, or leave them out.
+    """
+    locked = state.controls() == "locked"
+    quantity = _quantity() if ask_quantity else Quantity(state.chosen()["gradient"])
+    if state.controls() == "hidden":
+        return state.chosen_spec(), quantity
+    if locked:
+        st.markdown("🔒 The link you came by has set this experiment.")
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        _preset()
+        _preset(locked)
         st.text_input(
             "Layer sizes",
             key=state.widget("layer_sizes"),
             max_chars=1000,
             help="Input size first, joined by '-'. `64x21` is the size 64, 21 times: 20 layers.",
             width=220,
+            disabled=locked,
         )
-        _choice("Activation", "activation", ACTIVATIONS, width=190)
-        st.number_input("Seed", 0, MAX_SEED, key=state.widget("seed"), help="Where all random numbers come from.", width=150)
-        _toggle("Shortcuts", "use_shortcut", "Add a layer's input to its output where both have the same size.")
+        _choice("Activation", "activation", ACTIVATIONS, locked, width=190)
+        st.number_input(
+            "Seed",
+            0,
+            MAX_SEED,
+            key=state.widget("seed"),
+            help="Where all random numbers come from.",
+            width=150,
+            disabled=locked,
+        )
+        _toggle("Shortcuts", "use_shortcut", "Add a layer's input to its output where both have the same size.", locked)
     with st.expander("More settings"):
-        _more_settings()
+        _more_settings(locked)
     spec, error = state.from_widgets()
     if error is not None:
         st.error("This experiment cannot be run. You still see the last one that could.")
         st.text(str(error))
-    state.write_link()
     return spec, quantity
 
 
 def order_switch() -> bool:
     """Draw the switch of the reading direction; whether the list is to be shown as it is printed."""
     titles = {"arrival": "Order of arrival", "printed": "Printed order"}
-    options, key = state.VIEWS["order"], state.widget("order")
-    chosen = st.segmented_control("List the layers in", options, required=True, format_func=titles.__getitem__, key=key)
-    return chosen == "printed"
+    options, key = VIEWS["order"], state.widget("order")
+    st.segmented_control("List the layers in", options, required=True, format_func=titles.__getitem__, key=key)
+    return state.view("order") == "printed"
 
 
 def _quantity() -> Quantity:
-    chosen = st.segmented_control(
+    st.segmented_control(
         "Which gradient",
-        state.VIEWS["gradient"],
+        VIEWS["gradient"],
         required=True,
         format_func=lambda quantity: QUANTITY_TITLES[Quantity(quantity)],
         key=state.widget("gradient"),
         label_visibility="collapsed",
     )
-    quantity = Quantity(chosen or Quantity.WEIGHTS)
+    quantity = Quantity(state.view("gradient"))
     st.markdown(QUANTITY_HELP[quantity])
     return quantity
 
 
-def _more_settings() -> None:
+def _more_settings(locked: bool) -> None:
     left, middle, right = st.columns(3)
     with left:
-        _choice("Initialisation", "initializer", INITIALIZERS)
-        _number("Gain", "gain", "Multiplies the initial weights.", low=-MAX_SCALE)
-        _number("σ_w", "sigma_w", "Weights have variance σ_w²/fan_in; used by the normal initialisation.")
-        _number("σ_b", "sigma_b", "Biases have variance σ_b²; used by the normal initialisation.")
+        _choice("Initialisation", "initializer", INITIALIZERS, locked)
+        _number("Gain", "gain", "Multiplies the initial weights.", locked, low=-MAX_SCALE)
+        _number("σ_w", "sigma_w", "Weights have variance σ_w²/fan_in; used by the normal initialisation.", locked)
+        _number("σ_b", "sigma_b", "Biases have variance σ_b²; used by the normal initialisation.", locked)
     with middle:
-        _choice("Normalisation", "normalization", NORMALIZATIONS)
-        _choice("Precision", "dtype", PRECISIONS)
-        _toggle("Biases", "use_bias", "Without them each layer is a matrix and its activation.")
-        _toggle("Activation on the last layer", "activate_last", "Off: the network ends in a linear map.")
+        _choice("Normalisation", "normalization", NORMALIZATIONS, locked)
+        _choice("Precision", "dtype", PRECISIONS, locked)
+        _toggle("Biases", "use_bias", "Without them each layer is a matrix and its activation.", locked)
+        _toggle("Activation on the last layer", "activate_last", "Off: the network ends in a linear map.", locked)
     with right:
-        _choice("Input", "sample_input", SAMPLE_INPUTS)
-        st.number_input("Batch size", 1, MAX_BATCH_SIZE, key=state.widget("batch_size"), help="How many samples go in at once.")
-        _choice("Loss", "loss", LOSSES)
-        _choice("Target", "target", TARGETS)
-        _choice("Capture method", "capture_method", CAPTURE_METHODS)
+        _choice("Input", "sample_input", SAMPLE_INPUTS, locked)
+        st.number_input(
+            "Batch size",
+            1,
+            MAX_BATCH_SIZE,
+            key=state.widget("batch_size"),
+            help="How many samples go in at once.",
+            disabled=locked,
+        )
+        _choice("Loss", "loss", LOSSES, locked)
+        _choice("Target", "target", TARGETS, locked)
+        _choice("Capture method", "capture_method", CAPTURE_METHODS, locked)
 
 
-def _choice(label: str, field: str, registry: Mapping[Any, Choice[Any]], width: Any = "stretch") -> None:
+def _choice(label: str, field: str, registry: Mapping[Any, Choice[Any]], locked: bool, width: Any = "stretch") -> None:
     titles = {str(option): entry.title for option, entry in registry.items()}
     explained = [f"**{entry.title}**: {entry.help}" for entry in registry.values()]
     st.selectbox(
@@ -102,18 +122,19 @@ def _choice(label: str, field: str, registry: Mapping[Any, Choice[Any]], width: 
         key=state.widget(field),
         help="\n\n".join(explained),
         width=width,
+        disabled=locked,
     )
 
 
-def _toggle(label: str, field: str, explanation: str) -> None:
-    st.toggle(label, key=state.widget(field), help=explanation)
+def _toggle(label: str, field: str, explanation: str, locked: bool) -> None:
+    st.toggle(label, key=state.widget(field), help=explanation, disabled=locked)
 
 
-def _number(label: str, field: str, explanation: str, low: float = 0.0) -> None:
-    st.number_input(label, low, MAX_SCALE, step=0.1, format="%.4g", key=state.widget(field), help=explanation)
+def _number(label: str, field: str, explanation: str, locked: bool, low: float = 0.0) -> None:
+    st.number_input(label, low, MAX_SCALE, step=0.1, format="%.4g", key=state.widget(field), help=explanation, disabled=locked)
 
 
-def _preset() -> None:
+def _preset(locked: bool) -> None:
     """A starting point. It always names what the controls say, so that a changed control shows as own settings."""
     try:
         current = ExperimentSpec.from_dict({name: st.session_state[state.widget(name)] for name in FIELDS})
@@ -128,6 +149,7 @@ def _preset() -> None:
         on_change=_load_preset,
         help="\n\n".join(f"**{preset.title}**: {preset.look_for}" for preset in PRESETS.values()),
         width=290,
+        disabled=locked,
     )
 
 

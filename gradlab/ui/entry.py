@@ -9,9 +9,9 @@ if (root := str(Path(__file__).resolve().parents[2])) not in sys.path:
 
 import streamlit as st
 
-from gradlab.ui import pages
+from gradlab.ui import pages, state
 
 # An emoji, not a material icon: Streamlit would fetch that one from another host as the favicon.
 st.set_page_config(page_title="gradlab", page_icon="🌊", layout="centered")
 
-st.navigation([pages.page(name) for name in pages.TITLES]).run()
+st.navigation(pages.menu(state.pages_shown())).run()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import streamlit as st
@@ -10,17 +11,51 @@ from streamlit.navigation.page import StreamlitPage
 
 FOLDER = Path(__file__).resolve().parents[2] / "pages"
 
-TITLES = {"start": "Start", "measure": "Measure", "trail": "Trail"}
+COURSE = {
+    "start": "Start",
+    "predict": "Predict",
+    "measure": "Measure",
+    "trail": "Trail",
+    "shortcuts": "Shortcuts",
+    "outputs": "Output gradients",
+    "methods": "Capture methods",
+    "mistakes": "Mistakes",
+    "challenge": "Challenge",
+    "takeaways": "Takeaways",
+}
+LAB = {
+    "seeds": "Seeds",
+    "depth": "Depth and initialisation",
+    "verdicts": "Verdicts",
+    "myths": "Myths",
+}
+TITLES = COURSE | LAB
 
 
-def page(name: str) -> StreamlitPage:
-    """The page of that name."""
-    return st.Page(FOLDER / f"{name}.py", title=TITLES[name], url_path=name, default=name == "start")
+def page(name: str, *, first: str = "start") -> StreamlitPage:
+    """The page of that name; `first` names the one that the bare address leads to."""
+    return st.Page(FOLDER / f"{name}.py", title=TITLES[name], url_path=name, default=name == first)
+
+
+def menu(shown: Sequence[str]) -> dict[str, list[StreamlitPage]]:
+    """The menu of these pages, or of all where none is named."""
+    names = [name for name in TITLES if name in shown] or list(TITLES)
+    sections = {"The course": COURSE, "The lab": LAB}
+    grouped = {title: [page(name, first=names[0]) for name in names if name in pages] for title, pages in sections.items()}
+    return {title: pages for title, pages in grouped.items() if pages}
 
 
 def link(name: str, label: str) -> None:
-    """A link to the page; nothing where the calling page runs alone, without the others."""
+    """A link to the page; nothing where that page is not in the menu, or the calling page runs alone."""
     try:
         st.page_link(page(name), label=label)
     except StreamlitAPIException:
         return
+
+
+def link_to_next(name: str) -> None:
+    """A link to the page of the course that follows this one."""
+    names = list(COURSE)
+    following = names.index(name) + 1
+    if following < len(names):
+        link(names[following], f"Next: {COURSE[names[following]]} →")

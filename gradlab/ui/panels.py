@@ -7,12 +7,16 @@ from collections.abc import Sequence
 import pandas
 import streamlit as st
 
-from gradlab.diagnosis import Diagnosis, Verdict
+from gradlab.diagnosis import Diagnosis, Verdict, disagreement
 from gradlab.experiment import ExperimentResult
-from gradlab.export import to_csv
+from gradlab.flags import FLAG_TITLES
+from gradlab.spec import ExperimentSpec
 from gradlab.tables import STATISTIC_HELP
 from gradlab.trail import Quantity
+from gradlab.ui import cache
 from gradlab.ui.cache import Picture
+
+FLAGS_SHOWN = 8
 
 SIGNS = {
     Verdict.VANISHING: "▼ vanishing",
@@ -30,19 +34,37 @@ def dark() -> bool:
     return st.context.theme.type == "dark"
 
 
-def show(picture: Picture, key: str, *diagnoses: tuple[str, Diagnosis]) -> None:
-    """A chart with its alt text, the verdicts on what it shows, and one line on how to read it."""
+def show(picture: Picture, key: str, *headlines: str) -> None:
+    """A chart with its alt text, the sentences computed from what it shows, and one line on how to read it."""
     st.vega_lite_chart(picture.vega_lite, key=key, alt=picture.alt_text, width="stretch")
-    for name, diagnosis in diagnoses:
-        headline(diagnosis, name)
+    for line in headlines:
+        st.markdown(line)
     st.markdown(f"*How to read it.* {picture.how_to_read}")
 
 
-def headline(diagnosis: Diagnosis, name: str = "") -> None:
-    """The verdict in a word and a shape, and the sentence that carries its numbers."""
+def headline(diagnosis: Diagnosis, name: str = "") -> str:
+    """The verdict in a word and a shape, which gradient it is about, and the sentence that carries its numbers."""
     severe = ", severely" if diagnosis.severe else ""
-    of = f"{name}: " if name else ""
-    st.markdown(f"**{of}{SIGNS[diagnosis.verdict]}{severe}.** {diagnosis.sentence}")
+    of = ", ".join(words for words in (name, f"{diagnosis.gradient.rstrip('s')} gradients") if words)
+    return f"**{of[0].upper()}{of[1:]}: {SIGNS[diagnosis.verdict]}{severe}.** {diagnosis.sentence}"
+
+
+def verdict(spec: ExperimentSpec, quantity: Quantity) -> list[str]:
+    """The headline on the gradients that are shown, and a remark where the other kind gets a different verdict."""
+    outputs, weights = (cache.diagnosed(spec, kind) for kind in (Quantity.OUTPUTS, Quantity.WEIGHTS))
+    remark = disagreement(outputs, weights)
+    return [headline(weights if quantity is Quantity.WEIGHTS else outputs), *([remark] if remark else [])]
+
+
+def flags(diagnosis: Diagnosis) -> None:
+    """What is unusual about single layers, each with what to do about it; nothing where nothing is."""
+    if diagnosis.flags:
+        lines = [
+            f"- ⚑ **{flag.layer}, {FLAG_TITLES[flag.kind]}.** {flag.sentence} {flag.what_to_do}" for flag in diagnosis.flags
+        ]
+        st.markdown("\n".join(lines[:FLAGS_SHOWN]))
+        if len(lines) > FLAGS_SHOWN:
+            st.markdown(f"… and {len(lines) - FLAGS_SHOWN} more layers.")
 
 
 def table(result: ExperimentResult, quantity: Quantity) -> None:
@@ -64,18 +86,6 @@ def _frame(frame: pandas.DataFrame, sizes: list[str], ratios: Sequence[str] = ()
     formats = dict.fromkeys(sizes, "%.2e") | dict.fromkeys(ratios, "%.3g")
     configuration = {name: st.column_config.NumberColumn(format=format) for name, format in formats.items()}
     st.dataframe(frame, hide_index=True, column_config=configuration)
-
-
-def download(result: ExperimentResult, key: str) -> None:
-    """The whole result as CSV, made when it is asked for, without running the page again."""
-    st.download_button(
-        "Download the readings (CSV)",
-        data=lambda: to_csv(result).encode(),
-        file_name=f"gradients_seed{result.spec.seed}.csv",
-        mime="text/csv",
-        on_click="ignore",
-        key=key,
-    )
 
 
 def what_is_this_number() -> None:

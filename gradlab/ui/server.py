@@ -62,12 +62,14 @@ MIDDLEWARE = [Middleware(SecurityHeaders), Middleware(GZipMiddleware, minimum_si
 
 @contextlib.asynccontextmanager
 async def warm_up(app: Any) -> AsyncIterator[None]:
-    """Before the server answers: import everything and take one measurement, so that no visitor waits for it."""
+    """Before the server answers: import everything, take one measurement, draw it, so that no visitor waits for it."""
     # More threads only get in each other's way at these sizes, and badly when many sessions share two cores.
     torch.set_num_threads(1)
     result = run_experiment(PRESETS["reference"].spec)
     trail = backward_trail(result)
-    river({"warm-up": trail}).chart.to_dict()
-    readings(trail, title="warm-up").chart.to_dict()
+    for dark in (False, True):
+        river({"one": trail}, dark=dark)
+        river({"one": trail, "other": trail}, dark=dark)
+        readings(trail, title="warm-up", dark=dark)
     to_csv(result)
     yield

@@ -7,36 +7,23 @@ every link; and it forgets the setting on a page change.) A choice here is alway
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urlencode, urlsplit, urlunsplit
 
 import streamlit as st
 
-from gradlab.errors import SpecError, shorten
-from gradlab.spec import FIELDS, ExperimentSpec, sizes_to_text
-from gradlab.trail import Quantity
-
-VIEWS = {"gradient": [str(quantity) for quantity in Quantity], "order": ["arrival", "printed"]}
-"""How a page shows the experiment: the options of each view setting, the default first."""
-DEFAULTS: dict[str, Any] = ExperimentSpec().to_dict() | {name: options[0] for name, options in VIEWS.items()}
-MAX_PRODUCTS = 500_000_000
-"""Multiplications of one forward run (weights × batch size) that a shared server takes on: about a second of one core."""
+from gradlab.errors import SpecError
+from gradlab.spec import FIELDS, ExperimentSpec
+from gradlab.ui.links import DEFAULTS, LESSON, VIEWS, accept, affordable, link_of, pages_of, spec_of
 
 _CHOSEN, _WRITTEN, _PAGE, _NOTICES = "chosen", "written_to_url", "page", "link_notices"
-
-
-def enter(page: str) -> bool:
-    """Note which page the visitor is on; whether they have come from another one."""
-    moved = page != st.session_state.get(_PAGE)
-    st.session_state[_PAGE] = page
-    if moved:
-        choose(chosen())  # widgets of the same name on another page are others, and start empty
-    return moved
 
 
 def begin(page: str) -> None:
     """Take over what the URL says, if it says something that was not written here: a link, a reload, the back button."""
     given = {name: st.query_params[name] for name in DEFAULTS if name in st.query_params}
-    moved = enter(page)
+    moved = _enter(page)
     st.session_state[_NOTICES] = []
     if not given:
         # The menu leads to a bare URL, which is then filled in; the back button returns to it, and filling it in again
@@ -48,16 +35,31 @@ def begin(page: str) -> None:
         choose(accepted)
 
 
+def _enter(page: str) -> bool:
+    """Note which page the visitor is on; whether they have come from another one."""
+    moved = page != st.session_state.get(_PAGE)
+    st.session_state[_PAGE] = page
+    if moved:
+        choose(chosen())  # widgets of the same name on another page are others, and start empty
+    return moved
+
+
 def chosen() -> dict[str, Any]:
     """Every setting by name."""
-    return dict(st.session_state.get(_CHOSEN, DEFAULTS))
+    return {**DEFAULTS, **st.session_state.get(_CHOSEN, {})}
 
 
-def choose(settings: dict[str, Any]) -> None:
+def chosen_spec() -> ExperimentSpec:
+    """The experiment that is chosen."""
+    return ExperimentSpec.from_dict({name: chosen()[name] for name in FIELDS})
+
+
+def choose(settings: Mapping[str, Any]) -> None:
     """Make these settings the choice, and have the widgets show them."""
-    st.session_state[_CHOSEN] = chosen() | settings
+    st.session_state[_CHOSEN] = chosen() | dict(settings)
     for name, value in settings.items():
-        st.session_state[widget(name)] = value
+        if name not in LESSON:
+            st.session_state[widget(name)] = value
 
 
 def widget(name: str) -> str:
@@ -71,13 +73,37 @@ def widget(name: str) -> str:
 def from_widgets() -> tuple[ExperimentSpec, SpecError | None]:
     """The experiment the widgets describe, or the last one that could be run and why this one cannot."""
     flat = {name: st.session_state[widget(name)] for name in FIELDS}
-    views = {name: st.session_state[widget(name)] for name in VIEWS}
     try:
         spec, refused = affordable(ExperimentSpec.from_dict(flat)), None
     except SpecError as error:
-        spec, refused = ExperimentSpec.from_dict({name: chosen()[name] for name in FIELDS}), error
-    st.session_state[_CHOSEN] = spec.to_dict() | views
+        spec, refused = chosen_spec(), error
+    st.session_state[_CHOSEN] = chosen() | spec.to_dict()
     return spec, refused
+
+
+def view(name: str) -> str:
+    """The chosen option of a view setting, as its widget has it; call it after drawing the widget."""
+    value = st.session_state.get(widget(name))
+    option = str(value) if value in VIEWS[name] else VIEWS[name][0]
+    st.session_state[_CHOSEN] = chosen() | {name: option}
+    return option
+
+
+def controls() -> str:
+    """What a lesson link lets a visitor do with the controls: `open`, `locked` or `hidden`."""
+    return str(chosen()["controls"])
+
+
+def pages_shown() -> tuple[str, ...]:
+    """The pages a lesson link limits the lab to, empty for all; for the menu, before any page has begun."""
+    given = st.query_params.get("pages")
+    return pages_of(given if given is not None else str(chosen()["pages"]))[0]
+
+
+def pinned() -> ExperimentSpec | None:
+    """The run that was pinned as A, if one was."""
+    text = str(chosen()["pinned"])
+    return spec_of(text) if text else None
 
 
 def write_link() -> None:
@@ -88,52 +114,13 @@ def write_link() -> None:
         st.session_state[_WRITTEN] = wanted
 
 
+def link(page: str, **lesson: str) -> str:
+    """The address that opens this page with the settings chosen here; `lesson` adds what a lesson link sets."""
+    host = urlsplit(st.context.url or "http://localhost:8501/")
+    query = urlencode(link_of(chosen() | lesson))
+    return urlunsplit((host.scheme, host.netloc, f"/{page}", query, ""))
+
+
 def notices() -> list[str]:
     """What was wrong with the link that led here."""
     return list(st.session_state.get(_NOTICES, []))
-
-
-def accept(given: dict[str, str]) -> tuple[dict[str, Any], list[str]]:
-    """The settings of a link with everything impossible left out, and a sentence on each thing left out."""
-    left_out = []
-    views = {}
-    for name, options in VIEWS.items():
-        if name in given:
-            views[name] = given[name] if given[name] in options else options[0]
-            if given[name] not in options:
-                left_out.append(f"{name} = {shorten(given[name])}")
-    fields = {name: value for name, value in given.items() if name in FIELDS}
-    while True:
-        try:
-            return DEFAULTS | affordable(ExperimentSpec.from_dict(fields)).to_dict() | views, left_out
-        except SpecError as error:
-            del fields[_culprit(fields, error)]
-            left_out.append(str(error))
-
-
-def _culprit(fields: dict[str, str], error: SpecError) -> str:
-    """The setting to leave out: the one the error names, or one without which the others go together."""
-    if error.field in fields:
-        return error.field
-    for name in reversed(fields):
-        try:
-            affordable(ExperimentSpec.from_dict({other: value for other, value in fields.items() if other != name}))
-        except SpecError:
-            continue
-        return name
-    return next(reversed(fields))
-
-
-def affordable(spec: ExperimentSpec) -> ExperimentSpec:
-    """The experiment itself; raises SpecError for one that would keep everybody else on a shared server waiting."""
-    products = spec.network.parameter_count * spec.batch.batch_size
-    if products > MAX_PRODUCTS:
-        allowed = f"on a shared server, weights × batch size of at most {MAX_PRODUCTS:,}, not {products:,}"
-        raise SpecError("layer_sizes", sizes_to_text(spec.network.layer_sizes), allowed)
-    return spec
-
-
-def link_of(settings: dict[str, Any]) -> dict[str, str]:
-    """The URL's parameters for these settings. The seed is always there: a URL without any is one nobody has filled in."""
-    told = {name: value for name, value in settings.items() if name == "seed" or value != DEFAULTS[name]}
-    return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in told.items()}

@@ -6,7 +6,7 @@ from gradlab.networks import ACTIVATIONS, INITIALIZERS, NORMALIZATIONS
 from gradlab.presets import PRESETS
 from gradlab.spec import MAX_BATCH_SIZE, MAX_SCALE, MAX_SEED, Precision
 from gradlab.ui.stages import STAGES
-from gradlab.ui.state import VIEWS
+from gradlab.ui.links import VIEWS
 
 CHOICES = {
     "activation": ACTIVATIONS,

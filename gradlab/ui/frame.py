@@ -1,0 +1,48 @@
+"""What stands around every page: its question as the title and what a link got wrong above, what comes next below."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from gradlab.lessons import progress
+from gradlab.lessons.course import PAGES
+from gradlab.lessons.questions import QUESTIONS
+from gradlab.ui import cache, pages, questions, state
+
+LAB_TITLES = {
+    "seeds": "Would another seed have shown you the same?",
+    "depth": "Does theory predict the factor you measure?",
+    "verdicts": "Which detector changes its mind when the loss is multiplied?",
+    "myths": "Which of these do you believe?",
+}
+
+
+def begin(name: str) -> None:
+    """Take over the link, then draw the title and what of the link could not be used."""
+    state.begin(name)
+    st.title(PAGES[name].title if name in PAGES else LAB_TITLES[name])
+    if state.notices():
+        st.warning("Part of the link could not be used and was left out; the rest is kept.")
+        st.text("\n".join(state.notices()))
+
+
+def end(name: str) -> None:
+    """A question that was missed before, once more with another seed; then the way on, and the URL brought up to date."""
+    if name in pages.COURSE:
+        _missed(name)
+        pages.link_to_next(name)
+    state.write_link()
+
+
+def _missed(name: str) -> None:
+    """The question this page has asked again, with its answer, or else the first one that is due here."""
+    posed = None
+    for given in questions.progress().answers:
+        if given.page == name != QUESTIONS[given.question].page:
+            posed = QUESTIONS[given.question].pose(*map(cache.measured, given.specs))
+    if posed is None:
+        due = next(iter(progress.due(questions.progress(), name)), None)
+        posed = progress.pose_due(due, cache.measured) if due else None
+    if posed is not None:
+        st.header("Once more, with another seed")
+        questions.ask(posed, page=name)
