@@ -19,15 +19,6 @@ CHART_HEIGHT = 320
 TEMPLATES_KEPT = 64
 """Far more than there are kinds of charts."""
 
-EMBEDDING = {
-    "embedOptions": {
-        "actions": {"export": {"svg": True, "png": True}, "source": False, "compiled": False, "editor": False},
-        "scaleFactor": {"png": 2, "svg": 1},
-        "downloadFileName": "$file_name",
-    }
-}
-"""The menu of a chart saves it as a picture, in the browser; it does not offer the editor, which is another host's."""
-
 
 @dataclass(frozen=True)
 class Hue:
@@ -70,16 +61,15 @@ def figure(
     *,
     alt_text: str,
     how_to_read: str,
-    file_name: str,
 ) -> Figure:
     """The template with every `"$slot"` replaced by its value; a value is never searched for slots again."""
-    values = {f"${name}": value for name, value in {**slots, "file_name": file_name}.items()}
+    values = {f"${name}": value for name, value in slots.items()}
     return Figure(_filled(template, values), data, alt_text, how_to_read)
 
 
 def written(chart: alt.TopLevelMixin) -> dict[str, Any]:
     """The specification of a chart built on slots and named data. Not checked here: the tests check it filled."""
-    return {**chart.to_dict(validate=False), "usermeta": EMBEDDING}
+    return dict(chart.to_dict(validate=False))
 
 
 def named(data: str) -> alt.Chart:

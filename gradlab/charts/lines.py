@@ -47,7 +47,6 @@ def lines(
     x_title: str,
     y_title: str,
     dark: bool = False,
-    file_name: str = "gradient_readings",
     said: str = "mean absolute gradient from the output end to the input end",
 ) -> Figure:
     """Each series as a line of its own shape and dash; zero, missing and non-finite stand below the axis.
@@ -77,7 +76,6 @@ def lines(
         {"shown": shown, **({"unseen": unseen} if len(unseen) else {})},
         alt_text=". ".join(_described(name, line.frame, said) for name, line in series.items()),
         how_to_read="Each point is one layer, on a logarithmic axis: equal steps are equal factors." + marks.explained(frame),
-        file_name=file_name,
     )
 
 

@@ -73,7 +73,6 @@ def river(
             + (f" The half-width is the number of powers of ten above {short_number(10**floor)}." if len(solid) else "")
             + marks.explained(bands)
         ),
-        file_name="gradient_trail",
     )
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
+from typing import Literal
 
 import pandas
 import streamlit as st
@@ -15,8 +17,10 @@ from gradlab.tables import STATISTIC_HELP
 from gradlab.trail import Quantity
 from gradlab.ui import cache
 from gradlab.ui.cache import Picture
+from gradlab.ui.images import image
 
 FLAGS_SHOWN = 8
+IMAGES: dict[Literal["svg", "png"], str] = {"svg": "image/svg+xml", "png": "image/png"}
 
 SIGNS = {
     Verdict.VANISHING: "▼ vanishing",
@@ -40,6 +44,23 @@ def show(picture: Picture, key: str, *headlines: str) -> None:
     for line in headlines:
         st.markdown(line)
     st.markdown(f"*How to read it.* {picture.how_to_read}")
+    _save(picture, key)
+
+
+def _save(picture: Picture, key: str) -> None:
+    """Two buttons that save the picture, drawn when they are pressed."""
+    in_the_dark = dark()  # a download is made outside the page's run, where the theme cannot be asked for
+    with st.container(horizontal=True, gap="small"):
+        for kind, mime in IMAGES.items():
+            st.download_button(
+                f"Save as {kind.upper()}",
+                data=partial(image, picture, kind, in_the_dark),
+                file_name=f"{key}.{kind}",
+                mime=mime,
+                on_click="ignore",
+                key=f"{key}_{kind}",
+                type="tertiary",
+            )
 
 
 def headline(diagnosis: Diagnosis, name: str = "") -> str:

@@ -20,7 +20,7 @@ def take_home(page: str, result: ExperimentResult) -> None:
     st.header("Take it home")
     st.markdown(
         f"Fingerprint of these numbers: **{fingerprint(result)}**. Whoever opens your link and sees the same one has measured"
-        " the same. The ⋯ menu at a chart's corner saves it as SVG or PNG."
+        " the same."
     )
     with st.container(horizontal=True):
         download(result, key=f"{page}_csv")

@@ -1,0 +1,38 @@
+"""A picture of the page as an image file, drawn by the renderer that Altair itself saves charts with."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, Literal
+
+import pyarrow
+import streamlit as st
+
+from gradlab.ui.cache import Picture
+
+WIDTH = 680
+BACKGROUND = {False: "#FFFFFF", True: "#0E1117"}
+"""Opaque, so that the words of the dark theme can be read wherever the image ends up."""
+_ONE_AT_A_TIME = threading.Lock()
+"""An image takes a fifth of a second of a core: a class that saves at once waits in line instead of slowing every page."""
+
+
+def image(picture: Picture, kind: Literal["svg", "png"], dark: bool) -> bytes:
+    """The picture as an SVG document or a PNG of twice the size on screen."""
+    data = {name: _rows(arrow) for name, arrow in picture.vega_lite["datasets"].items()}
+    return _drawn({**picture.vega_lite, "datasets": data, "background": BACKGROUND[dark], "width": WIDTH}, kind)
+
+
+def _rows(arrow: bytes) -> list[dict[str, Any]]:
+    frame = pyarrow.ipc.open_stream(arrow).read_pandas()
+    return [dict(row) for row in frame.to_dict(orient="records")]
+
+
+@st.cache_data(max_entries=50, show_spinner=False)
+def _drawn(vega_lite: dict[str, Any], kind: Literal["svg", "png"]) -> bytes:
+    import vl_convert  # loads a JavaScript engine of 100 MB: not before somebody saves an image
+
+    with _ONE_AT_A_TIME:
+        if kind == "svg":
+            return str(vl_convert.vegalite_to_svg(vega_lite, allowed_base_urls=[])).encode()
+        return bytes(vl_convert.vegalite_to_png(vega_lite, scale=2, allowed_base_urls=[]))
