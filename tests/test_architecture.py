@@ -25,7 +25,7 @@ LAYERS = (
     {"tables", "activity"},
     {"experiment"},
     {"history", "presets", "export", "script", "fingerprint", "trail"},
-    {"cut_offs", "flags", "diagnosis", "published_rules", "comparison", "ensemble", "theory"},
+    {"cut_offs", "flags", "diagnosis", "published_rules", "parting", "comparison", "ensemble", "theory"},
     {"lessons"},
     {"charts"},
     {"ui"},
