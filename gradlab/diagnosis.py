@@ -175,7 +175,7 @@ def _line(hidden: list[Reading], fitted: list[Reading], cut_offs: CutOffs) -> fl
     factor = per_layer_factor([depth for depth, _ in fitted], [_rms(record) for _, record in fitted])
     if dried_up and _power(factor, len(fitted) - 1) >= cut_offs.weakening:
         # Not thinning out but cut off: a fit through the layers on this side of the cut would call it steady.
-        sentence = f"No trend over all hidden layers: the {missing} nearest the input get exactly zero, the others hold."
+        sentence = f"No trend over all hidden layers: the {missing} nearest the input get exactly zero, the others do not thin out toward them."
         return _NoLine(Verdict.NOT_MEASURABLE, sentence)
     return factor
 
@@ -234,7 +234,7 @@ def _sentence(verdict: Verdict, factor: float, attenuation: float, hidden: list[
     if _dried_up(hidden, fitted):
         change += f", and the {missing} nearest the input get exactly zero"
     elif missing:
-        change += f"; {missing} more have a zero, missing or non-finite gradient"
+        change += f"; {missing} more {'has' if missing == 1 else 'have'} a zero, missing or non-finite gradient"
     steps, against = len(fitted) - 1, _steps_against(fitted, factor)
     if against and verdict is not Verdict.STEADY:
         change += f". The trend counts: {against} of {steps} steps {'goes' if against == 1 else 'go'} the other way"
