@@ -175,7 +175,8 @@ def _line(hidden: list[Reading], fitted: list[Reading], cut_offs: CutOffs) -> fl
     factor = per_layer_factor([depth for depth, _ in fitted], [_rms(record) for _, record in fitted])
     if dried_up and _power(factor, len(fitted) - 1) >= cut_offs.weakening:
         # Not thinning out but cut off: a fit through the layers on this side of the cut would call it steady.
-        sentence = f"No trend over all hidden layers: the {missing} nearest the input get exactly zero, the others do not thin out toward them."
+        sentence = f"No trend over all hidden layers: the {missing} nearest the input get exactly zero"
+        sentence += ", the others do not thin out toward them."
         return _NoLine(Verdict.NOT_MEASURABLE, sentence)
     return factor
 

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from dataclasses import fields, replace
+from dataclasses import replace
 from itertools import combinations
 from statistics import median
 
@@ -14,7 +14,6 @@ from specs import SIZES, experiment_specs, network_specs
 
 from gradlab import CutOffs, ExperimentSpec, SpecError, Verdict, build_network, capture_gradients, diagnose, run_experiment
 from gradlab.batches import loss_function, sample_input, target
-from gradlab.cut_offs import CUT_OFF_REASONS
 from gradlab.diagnosis import disagreement, per_layer_factor, verdict_on
 from gradlab.experiment import with_loss_times
 from gradlab.presets import PRESETS
@@ -113,7 +112,7 @@ def independent_judgement(spec, gradient="outputs"):
     experiment_specs(network_specs(sizes=SIZES.map(lambda sizes: sizes[:13]))),
     st.sampled_from(["outputs", "weights"]),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_any_network_gets_the_verdict_of_the_rule_written_out_a_second_time(spec, gradient):
     # Calm weights, so that most networks have a reading everywhere.
     spec = spec.replace(gain=1.0, sigma_w=min(spec.network.sigma_w, 2.0), sigma_b=0.1)
@@ -315,40 +314,3 @@ def test_the_cut_offs_can_be_changed():
     found = diagnose(result, CutOffs(vanishing=0.001))
     assert found.verdict is Verdict.WEAKENING
     assert found.crossed == ("weakening", 0.5)
-
-
-@pytest.mark.parametrize(
-    ("changes", "value"),
-    [
-        ({"vanishing": 0.6}, "0.6"),
-        ({"weakening": 1.0}, "1.0"),
-        ({"growing": 0.9}, "0.9"),
-        ({"growing": 20.0}, "20.0"),
-        ({"exploding": 1.5}, "1.5"),
-        ({"severe_vanishing": 0.2}, "0.2"),
-        ({"severe_exploding": 5.0}, "5.0"),
-        ({"severe_vanishing": 0.0}, "0.0"),
-        ({"vanishing": math.nan}, "nan"),
-        ({"exploding": math.inf}, "inf"),
-        ({"weakening": "half"}, "'half'"),
-        ({"weakening": True}, "True"),
-        ({"fewest_layers": 1}, "1"),
-        ({"fewest_layers": 3.5}, "3.5"),
-        ({"tiny": 2.0}, "2.0"),
-        ({"huge": 0.5}, "0.5"),
-        ({"dead_units": -0.1}, "-0.1"),
-        ({"saturated": 1.1}, "1.1"),
-    ],
-    ids=str,
-)
-def test_cut_offs_out_of_order_are_refused_with_the_value(changes, value):
-    (name,) = changes
-    with pytest.raises(SpecError) as refused:
-        CutOffs(**changes)
-    assert refused.value.field == name
-    assert f"{name} = {value} is not possible" in str(refused.value)
-
-
-def test_every_cut_off_has_its_reason():
-    assert list(CUT_OFF_REASONS) == [f.name for f in fields(CutOffs)]
-    assert all(len(reason) > 20 for reason in CUT_OFF_REASONS.values())
