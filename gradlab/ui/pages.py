@@ -29,6 +29,7 @@ LAB = {
     "verdicts": "Verdicts",
     "myths": "Myths",
 }
+SECTIONS = {"The course": COURSE, "The lab": LAB}
 TITLES = COURSE | LAB
 
 
@@ -37,12 +38,18 @@ def page(name: str, *, first: str = "start") -> StreamlitPage:
     return st.Page(FOLDER / f"{name}.py", title=TITLES[name], url_path=name, default=name == first)
 
 
-def menu(shown: Sequence[str]) -> dict[str, list[StreamlitPage]]:
-    """The menu of these pages, or of all where none is named."""
+def sections(shown: Sequence[str]) -> dict[str, list[str]]:
+    """The menu's sections with the names of these pages, or of all where none is named."""
     names = [name for name in TITLES if name in shown] or list(TITLES)
-    sections = {"The course": COURSE, "The lab": LAB}
-    grouped = {title: [page(name, first=names[0]) for name in names if name in pages] for title, pages in sections.items()}
-    return {title: pages for title, pages in grouped.items() if pages}
+    grouped = {title: [name for name in names if name in pages] for title, pages in SECTIONS.items()}
+    return {title: names for title, names in grouped.items() if names}
+
+
+def menu(shown: Sequence[str]) -> dict[str, list[StreamlitPage]]:
+    """The menu of these pages; its first one is where the bare address leads."""
+    grouped = sections(shown)
+    first = next(iter(grouped.values()))[0]
+    return {title: [page(name, first=first) for name in names] for title, names in grouped.items()}
 
 
 def link(name: str, label: str) -> None:

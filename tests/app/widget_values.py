@@ -5,8 +5,8 @@ from gradlab.capture import CAPTURE_METHODS
 from gradlab.networks import ACTIVATIONS, INITIALIZERS, NORMALIZATIONS
 from gradlab.presets import PRESETS
 from gradlab.spec import MAX_BATCH_SIZE, MAX_SCALE, MAX_SEED, Precision
-from gradlab.ui.stages import STAGES
 from gradlab.ui.links import VIEWS
+from gradlab.ui.stages import STAGES
 
 CHOICES = {
     "activation": ACTIVATIONS,
