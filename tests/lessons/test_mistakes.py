@@ -19,6 +19,7 @@ from torch import nn
 from gradlab import ExperimentSpec, GradlabError, diagnose, run_experiment
 from gradlab.batches import target
 from gradlab.lessons.demonstrations import capturing, too_large
+from gradlab.lessons.demonstrations.base import NothingToShow, statistics_of
 from gradlab.lessons.mistakes import LESSON_TITLES, MISTAKES, Lesson, checklist_markdown, escaped
 from gradlab.presets import PRESETS
 
@@ -117,6 +118,12 @@ def test_where_every_gradient_is_zero_or_none_is_finite_no_such_number_is_compar
     found = shown(key, activation="relu", **changes)
     assert found.wrong.value != found.right.value
     assert all(math.isfinite(r.value) for r in (found.wrong, found.right) if r.value is not None)
+
+
+@pytest.mark.parametrize("entries", [[1.0, math.nan], [math.inf, 0.0]])
+def test_a_gradient_that_is_finite_in_part_is_not_compared(entries):
+    with pytest.raises(NothingToShow, match="not finite"):
+        statistics_of(torch.tensor(entries))
 
 
 def test_demonstrations_leave_the_random_state_and_the_warning_filters_as_they_were():
@@ -242,12 +249,16 @@ def test_k_backward_calls_without_zeroing_give_k_times_the_value(calls, spec):
 def test_a_summed_loss_gives_the_averaged_one_times_the_number_of_elements(loss, batch_size):
     wanted = "class_labels" if loss == "cross_entropy" else "standard_normal"
     found = shown("sum_for_mean", DEEP, loss=loss, target=wanted, batch_size=batch_size)
-    assert found.factor == pytest.approx(batch_size * (1 if loss == "cross_entropy" else 4), rel=1e-6)
+    elements = batch_size * (1 if loss == "cross_entropy" else 4)
+    assert found.factor == pytest.approx(elements, rel=1e-6)
+    assert [row[2] for row in found.rows] == [elements] * 2
+    assert f"over {elements} elements" in found.damage
     assert found.note == ""
 
 
-def test_over_one_element_sum_and_mean_are_the_same_so_more_samples_are_taken():
-    found = shown("sum_for_mean")
+@pytest.mark.parametrize("spec", [REFERENCE, LABELS.replace(batch_size=1)])
+def test_over_one_element_sum_and_mean_are_the_same_so_more_samples_are_taken(spec):
+    found = shown("sum_for_mean", spec)
     assert found.factor == pytest.approx(8, rel=1e-6)
     assert found.spec.batch.batch_size == 8
     assert "8 samples" in found.note

@@ -43,3 +43,17 @@ def test_nothing_is_left_behind_even_where_the_list_of_filters_was_exchanged_mea
     assert warnings.filters == before
     exchanged.__exit__(None, None, None)
     assert warnings.filters == before
+
+
+def test_a_copy_of_the_list_that_is_restored_later_ignores_nothing():
+    before, first, second = list(warnings.filters), warnings.catch_warnings(), warnings.catch_warnings()
+    with filtered_here("ignore", "first"):
+        first.__enter__()
+        second.__enter__()
+    second.__exit__(None, None, None)
+    try:
+        with pytest.raises(UserWarning, match="first"):
+            warnings.warn("first", UserWarning, stacklevel=1)
+    finally:
+        first.__exit__(None, None, None)
+    assert warnings.filters == before
