@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import isclose, prod
+from math import isclose, isfinite, prod
 
 from gradlab.capture import ParameterGradient
 from gradlab.experiment import ExperimentResult
@@ -65,8 +65,9 @@ FORWARD_HANDS_ON = Question(
 
 def _loss(result: ExperimentResult) -> str:
     samples = len(result.output)
+    loss = short_number(result.loss) if isfinite(result.loss) else "it is not finite here"
     rows = "1 sample" if samples == 1 else f"{samples} samples"
-    return f"The comparison of {rows} with the target gave one number, the loss: {short_number(result.loss)}."
+    return f"The comparison of {rows} with the target gave one number, the loss: {loss}."
 
 
 LOSS_HANDS_ON = Question(

@@ -287,6 +287,12 @@ def test_a_network_too_shallow_for_a_trend_is_not_asked_for_one():
         assert "shallow" in posed.why_not
 
 
+def test_a_loss_that_is_no_number_is_told_as_one():
+    overflowing = run_experiment(ExperimentSpec().replace(layer_sizes="8x12-1", gain=1e6, activation="identity"))
+    assert not math.isfinite(overflowing.loss)
+    assert "not finite" in QUESTIONS["loss_hands_on"].pose(overflowing).explanation
+
+
 def test_the_names_of_the_patterns_are_told_with_the_cut_offs_of_the_verdict():
     cut = CutOffs()
     assert (cut.vanishing, cut.weakening, cut.growing, cut.exploding) == (0.1, 0.5, 2, 10)
