@@ -19,7 +19,7 @@ from torch import nn
 from gradlab import ExperimentSpec, GradlabError, diagnose, run_experiment
 from gradlab.batches import target
 from gradlab.lessons.demonstrations import capturing, too_large
-from gradlab.lessons.demonstrations.base import NothingToShow, statistics_of
+from gradlab.lessons.demonstrations.base import NothingToShow, statistics_of, usable
 from gradlab.lessons.mistakes import LESSON_TITLES, MISTAKES, Lesson, checklist_markdown, escaped
 from gradlab.presets import PRESETS
 
@@ -118,6 +118,17 @@ def test_where_every_gradient_is_zero_or_none_is_finite_no_such_number_is_compar
     found = shown(key, activation="relu", **changes)
     assert found.wrong.value != found.right.value
     assert all(math.isfinite(r.value) for r in (found.wrong, found.right) if r.value is not None)
+
+
+@pytest.mark.parametrize(("value", "said"), [(0.0, "exactly zero"), (None, "not finite"), (math.nan, "not finite")])
+def test_what_cannot_be_compared_is_named_for_what_it_is(value, said):
+    with pytest.raises(NothingToShow, match=said):
+        usable(value, "a gradient")
+
+
+def test_a_gradient_that_is_not_finite_is_not_called_zero():
+    note = shown("zero_target_as_task", layer_sizes="8x40", activation="relu", initializer="he", gain=1e6).note
+    assert "not finite" in note
 
 
 @pytest.mark.parametrize("entries", [[1.0, math.nan], [math.inf, 0.0]])

@@ -80,10 +80,19 @@ def demonstrate(show: Show, spec: ExperimentSpec) -> Demonstration:
     why = too_large(spec)
     if not why:
         try:
-            return show(spec)
+            return _checked(show(spec))
         except NothingToShow as reason:
             why = str(reason)
     return replace(show(REFERENCE), note=f"This ran on the reference experiment: {why}.")
+
+
+def _checked(found: Demonstration) -> Demonstration:
+    numbers = [value for value in (found.wrong.value, found.right.value, found.factor) if value is not None]
+    if not all(map(math.isfinite, numbers)):
+        raise NothingToShow("in yours the numbers are too far apart to be compared")
+    if found.wrong.value == found.right.value:
+        raise NothingToShow("in yours the two numbers come out alike")
+    return found
 
 
 def too_large(spec: ExperimentSpec, runs: int = RUNS) -> str:
@@ -164,9 +173,9 @@ def reading_of(record: ParameterGradient) -> float | None:
     return None if statistics is None or statistics.nonfinite_count else statistics.mean_abs
 
 
-def usable(value: float, what: str) -> float:
-    """The value, if it is a number that can be compared; raises NothingToShow for zero, NaN and infinity."""
-    if not math.isfinite(value):
+def usable(value: float | None, what: str) -> float:
+    """The value, if it is a number that can be compared; raises NothingToShow for zero, None, NaN and infinity."""
+    if value is None or not math.isfinite(value):
         raise NothingToShow(f"in yours {what} is not finite")
     if value == 0:
         raise NothingToShow(f"in yours {what} is exactly zero")

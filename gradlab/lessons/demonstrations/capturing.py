@@ -47,9 +47,7 @@ def weight_gradient_for_output(spec: ExperimentSpec) -> Demonstration:
             rows.append((layer_name(record.layer), str(record.shape), found[0], str(output.shape), found[1]))
     if not rows:
         raise NothingToShow("in yours no layer has two gradients that are finite and not zero")
-    name, shape, wrong, output_shape, right = max(rows, key=lambda row: abs(math.log(row[2] / row[4])))
-    if wrong == right:
-        raise NothingToShow("in yours the two happen to have the same norm")
+    name, shape, wrong, output_shape, right = max(rows, key=lambda row: abs(math.log(row[2]) - math.log(row[4])))
     return Demonstration(
         wrong=Reading(label=f"{name}: norm of weight.grad, shape {shape}", value=wrong),
         right=Reading(label=f"{name}: norm of the gradient at its output, shape {output_shape}", value=right),

@@ -86,7 +86,8 @@ def large_last_layer(spec: ExperimentSpec) -> Demonstration:
 
 def _last_over_neighbour(result: ExperimentResult) -> float:
     """The RMS output gradient of the last linear map over that of the one before it."""
-    values = [r.statistics.rms if r.statistics else 0.0 for r in result.outputs if r.module_type == "Linear"][-2:]
+    measures = [r.statistics for r in result.outputs if r.module_type == "Linear"][-2:]
+    values = [None if s is None or s.nonfinite_count else s.rms for s in measures]
     neighbour, last = (usable(value, "the output gradient of one of the last layers") for value in values)
     return last / neighbour
 
@@ -132,7 +133,7 @@ def zero_target_as_task(spec: ExperimentSpec) -> Demonstration:
     results = [measured(zeros), measured(other)]
     pairs = [(layer_name(a.parameter), reading_of(a), reading_of(b)) for a, b in zip(*map(weights, results), strict=True)]
     name, *readings = pairs[-1]
-    with_zeros, with_other = (usable(value or 0.0, f"the weight gradient of {name}") for value in readings)
+    with_zeros, with_other = (usable(value, f"the weight gradient of {name}") for value in readings)
     if math.isclose(with_zeros, with_other, rel_tol=0.05):
         raise NothingToShow("in yours the two targets happen to give nearly the same reading")
     if results[0].output != results[1].output:
