@@ -142,8 +142,8 @@ def _sizes(sizes: tuple[int, ...]) -> str:
     if len(runs) == 1 and len(sizes) > 5:
         return f"LAYER_SIZES = [{sizes[0]}] * {len(sizes)}{comment}"
     listed = ", ".join(f"*[{size}] * {count}" if count > 5 else ", ".join([str(size)] * count) for size, count in runs)
-    if len(listed) <= 55:
-        return f"LAYER_SIZES = [{listed}]{comment}"
+    if len(line := f"LAYER_SIZES = [{listed}]{comment}") <= WIDTH:
+        return line
     unbroken = textwrap.fill(listed.replace(" * ", "\N{NO-BREAK SPACE}*\N{NO-BREAK SPACE}"), WIDTH - 4)
     return f"LAYER_SIZES = [{comment}\n{textwrap.indent(unbroken, '    ')}\n]".replace("\N{NO-BREAK SPACE}", " ")
 

@@ -37,6 +37,7 @@ async def get(app, path, method="GET", **headers):
     start, *rest = messages
     told = {name.decode().lower(): value.decode() for name, value in start["headers"]}
     assert len(told) == len(start["headers"])
+    start["headers"].append((b"x-further-out", b"1"))  # as other middleware may, which must not stick
     return start["status"], told, b"".join(message.get("body", b"") for message in rest)
 
 

@@ -35,7 +35,7 @@ CACHE_CONTROL = b"public, immutable, max-age=31536000"
 class Packed(NamedTuple):
     """A file ready to be sent."""
 
-    headers: list[tuple[bytes, bytes]]
+    headers: tuple[tuple[bytes, bytes], ...]
     body: bytes
     etag: str
 
@@ -65,7 +65,7 @@ class StaticFiles:
             await send({"type": "http.response.start", "status": 304, "headers": kept})
             await send({"type": "http.response.body", "body": b""})
             return
-        await send({"type": "http.response.start", "status": 200, "headers": packed.headers})
+        await send({"type": "http.response.start", "status": 200, "headers": list(packed.headers)})
         await send({"type": "http.response.body", "body": packed.body if scope["method"] == "GET" else b""})
 
     async def _ready(self, path: Path, compressed: bool) -> Packed:
@@ -81,14 +81,14 @@ def pack(path: Path, level: int | None) -> Packed:
     content = path.read_bytes()
     etag = f'"{hashlib.sha256(content).hexdigest()[:20]}{"" if level is None else "-gzip"}"'
     body = content if level is None else gzip.compress(content, level, mtime=0)
-    headers = [
+    headers = (
         (b"content-type", TYPES[path.suffix].encode()),
         (b"content-length", str(len(body)).encode()),
         (b"cache-control", CACHE_CONTROL),
         (b"etag", etag.encode()),
         (b"vary", b"Accept-Encoding"),
-    ]
-    return Packed(headers if level is None else [*headers, (b"content-encoding", b"gzip")], body, etag)
+    )
+    return Packed(headers if level is None else (*headers, (b"content-encoding", b"gzip")), body, etag)
 
 
 def accepts_gzip(accept_encoding: str) -> bool:

@@ -204,6 +204,7 @@ def measure(url: str, process: int | None, options: argparse.Namespace) -> bool:
     fine = True
     print(f"memory of the server before: {memory(process)}")
     for number in range(options.waves):
+        time.sleep(options.rest if number else 0)
         start = time.perf_counter()
         findings = asyncio.run(wave(url, options))
         print(f"wave {number + 1}: {options.learners} learners, {options.actions} actions each")
@@ -219,6 +220,7 @@ def main() -> int:
     parser.add_argument("--pause", type=float, nargs=2, default=(2.0, 5.0), metavar=("FROM", "TO"), help="seconds between")
     parser.add_argument("--ramp", type=float, default=10.0, help="seconds over which the learners arrive")
     parser.add_argument("--waves", type=int, default=1, help="classes, one after the other")
+    parser.add_argument("--rest", type=float, default=0, help="seconds between them; the server forgets closed tabs after 300")
     parser.add_argument("--group", type=int, default=10, help="learners who do the same things, and must see the same")
     parser.add_argument("--not-compared", nargs="*", default=[], metavar="PAGE", help="pages that show what others did")
     parser.add_argument("--first-visit", type=int, default=0, metavar="N", help="instead: N empty browsers at once")

@@ -99,7 +99,7 @@ class Tab:
         return run
 
     def _widgets(self) -> list[Widget]:
-        found = (Widget(kind_of(element), input_of(element), fragment) for element, fragment, _ in self._ordered())
+        found = (Widget(kind_of(element), content_of(element), fragment) for element, fragment, _ in self._ordered())
         return [widget for widget in found if widget.kind in INPUTS and widget.message.id]
 
     def _ordered(self) -> list[tuple[Any, str, int]]:
@@ -121,7 +121,7 @@ class Tab:
             while not await self._take(await self._socket.recv()):
                 pass
         seconds = time.perf_counter() - start
-        exceptions = [input_of(e) for e, _, _ in self._ordered() if kind_of(e) == "exception"]
+        exceptions = [content_of(e) for e, _, _ in self._ordered() if kind_of(e) == "exception"]
         told = tuple(f"{exception.type}: {exception.message}" for exception in exceptions)
         return Run(what, self._page, seconds, *self._shown(), told)
 
@@ -162,7 +162,7 @@ class Tab:
         self._elements[place] = element, delta.fragment_id, self._run
         kind = kind_of(element)
         if kind in INPUTS:
-            message = input_of(element)
+            message = content_of(element)
             taken_up = message.id in self._states and not getattr(message, "set_value", False)
             if not taken_up and (state := initial(kind, message)):
                 self._states[message.id] = state
@@ -179,7 +179,7 @@ def kind_of(element: Any) -> str:
     return element.WhichOneof("type") or ""
 
 
-def input_of(element: Any) -> Any:
+def content_of(element: Any) -> Any:
     return getattr(element, kind_of(element))
 
 
