@@ -1,4 +1,4 @@
-"""Measure: controls, the three stages, the readings as chart, table and CSV."""
+"""Measure: the readings, the three stages behind them, and how a matrix becomes one number."""
 
 import sys
 from pathlib import Path
@@ -20,8 +20,7 @@ with picture:
     readings = cache.readings(spec, quantity, printed_order=True, dark=panels.dark())
     panels.show(readings, "measure_readings", *panels.verdict(spec, quantity))
 
-st.header("Three stages")
-stages.show(result)
+stages.lesson(result)
 
 st.header("The readings")
 panels.table(result, quantity)

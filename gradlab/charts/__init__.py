@@ -3,6 +3,24 @@
 from gradlab.charts.base import CHART_HEIGHT, HUES, Figure, Hue
 from gradlab.charts.lines import Line, lines, readings
 from gradlab.charts.marks import MARK_SHAPES
+from gradlab.charts.matrices import Cells, cells, unit_of
+from gradlab.charts.prediction import unmeasured, with_prediction
 from gradlab.charts.river import NUMBERS_SHOWN, river
 
-__all__ = ["CHART_HEIGHT", "HUES", "MARK_SHAPES", "NUMBERS_SHOWN", "Figure", "Hue", "Line", "lines", "readings", "river"]
+__all__ = [
+    "CHART_HEIGHT",
+    "HUES",
+    "MARK_SHAPES",
+    "NUMBERS_SHOWN",
+    "Cells",
+    "Figure",
+    "Hue",
+    "Line",
+    "cells",
+    "lines",
+    "readings",
+    "river",
+    "unit_of",
+    "unmeasured",
+    "with_prediction",
+]

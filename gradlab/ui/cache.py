@@ -14,6 +14,11 @@ from streamlit.dataframe_util import convert_pandas_df_to_arrow_bytes
 from gradlab import charts
 from gradlab.diagnosis import Diagnosis, diagnose
 from gradlab.experiment import ExperimentResult, run_experiment
+from gradlab.lessons.matrices import Matrix, weight_gradient
+from gradlab.lessons.predictions import FactorQuestion, factor_question
+from gradlab.lessons.question import Posed
+from gradlab.lessons.questions import QUESTIONS
+from gradlab.lessons.trend import layer_of
 from gradlab.spec import ExperimentSpec
 from gradlab.trail import Quantity, backward_trail
 from gradlab.ui.links import products_of
@@ -70,6 +75,56 @@ def readings(spec: ExperimentSpec, quantity: str, printed_order: bool, dark: boo
     (hue,) = hues_of([spec])
     readings = trail(spec, quantity)
     return _picture(charts.readings(readings, title=title, printed_order=printed_order, hue=hue, dark=dark))
+
+
+@st.cache_resource(max_entries=500, show_spinner=False)
+def posed(question: str, *specs: ExperimentSpec) -> Posed:
+    """The question about these experiments: frozen, and shared as it is, because its functions cannot be copied."""
+    return QUESTIONS[question].pose(*map(measured, specs))
+
+
+@st.cache_data(max_entries=300, show_spinner=False)
+def factor_asked(spec: ExperimentSpec) -> FactorQuestion:
+    return factor_question(measured(spec))
+
+
+@st.cache_data(max_entries=200, show_spinner=False)
+def unmeasured(depth: int, dark: bool) -> Picture:
+    return _picture(charts.unmeasured([f"layers.{place}" for place in reversed(range(depth))], dark=dark))
+
+
+@st.cache_data(max_entries=300, show_spinner=False)
+def river_and_prediction(spec: ExperimentSpec, name: str, direction: int, factor: float | None, dark: bool) -> Picture:
+    readings = trail(spec, Quantity.WEIGHTS)
+    fitted = set(map(layer_of, diagnosed(spec, Quantity.WEIGHTS).fitted_layers))
+    river = charts.river({name: readings}, hues=hues_of([spec]), dark=dark)
+    layers = [layer for layer in readings["layer"] if layer in fitted]
+    return _picture(charts.with_prediction(river, layers=layers, direction=direction, factor=factor, dark=dark))
+
+
+@st.cache_data(max_entries=300, show_spinner=False)
+def matrix(spec: ExperimentSpec, layer: str) -> Matrix:
+    with taking_turns(products_of(spec)):
+        return weight_gradient(spec, layer)
+
+
+@st.cache_data(max_entries=300, show_spinner=False)
+def matrix_pictures(spec: ExperimentSpec, layer: str, dark: bool) -> tuple[Picture, Picture]:
+    """A layer's gradient as a matrix, and its absolute values, in the same unit."""
+    entries = matrix(spec, layer)
+    unit = charts.unit_of(entries.absolute)
+    signed = charts.cells(entries.values, unit=unit, kind=charts.Cells.SIGNED, name=layer, what="Gradient", dark=dark)
+    absolute = charts.cells(
+        entries.absolute, unit=unit, kind=charts.Cells.ABSOLUTE, name=layer, what="Absolute gradient", dark=dark
+    )
+    return _picture(signed), _picture(absolute)
+
+
+@st.cache_data(max_entries=300, show_spinner=False)
+def mean_picture(spec: ExperimentSpec, layer: str, mean: float, dark: bool) -> Picture:
+    """The mean of a layer's absolute gradient as one cell, on the scale of its matrix."""
+    unit, what = charts.unit_of(matrix(spec, layer).absolute), "Mean absolute gradient"
+    return _picture(charts.cells(((mean,),), unit=unit, kind=charts.Cells.MEAN, name=layer, what=what, dark=dark))
 
 
 def hues_of(specs: Sequence[ExperimentSpec]) -> list[int]:

@@ -22,10 +22,11 @@ OWN = "own settings"
 QUANTITY_TITLES = {Quantity.WEIGHTS: "Weight gradients", Quantity.OUTPUTS: "Output gradients"}
 
 
-def experiment(*, ask_quantity: bool = True) -> tuple[ExperimentSpec, Quantity]:
+def experiment(*, ask_quantity: bool = True, tell: bool = True) -> tuple[ExperimentSpec, Quantity]:
     """Draw the controls; the experiment they describe and which of its gradients is to be shown.
 
-    A lesson link can lock them, which the server enforces, or leave them out.
+    A lesson link can lock them, which the server enforces, or leave them out. Without `tell`, nothing says what is to be
+    seen in a preset: a visitor is to predict it.
     """
     locked = state.controls() == "locked"
     quantity = _quantity() if ask_quantity else Quantity(state.chosen()["gradient"])
@@ -34,7 +35,7 @@ def experiment(*, ask_quantity: bool = True) -> tuple[ExperimentSpec, Quantity]:
     if locked:
         st.markdown("🔒 The link you came by has set this experiment.")
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        _preset(locked)
+        _preset(locked, tell)
         st.text_input(
             "Layer sizes",
             key=state.widget("layer_sizes"),
@@ -134,7 +135,7 @@ def _number(label: str, field: str, explanation: str, locked: bool, low: float =
     st.number_input(label, low, MAX_SCALE, step=0.1, format="%.4g", key=state.widget(field), help=explanation, disabled=locked)
 
 
-def _preset(locked: bool) -> None:
+def _preset(locked: bool, tell: bool) -> None:
     """A starting point. It always names what the controls say, so that a changed control shows as own settings."""
     try:
         current = ExperimentSpec.from_dict({name: st.session_state[state.widget(name)] for name in FIELDS})
@@ -147,7 +148,7 @@ def _preset(locked: bool) -> None:
         format_func=lambda name: PRESETS[name].title if name in PRESETS else "Your own settings",
         key="preset",
         on_change=_load_preset,
-        help="\n\n".join(f"**{preset.title}**: {preset.look_for}" for preset in PRESETS.values()),
+        help="\n\n".join(f"**{preset.title}**: {preset.look_for}" for preset in PRESETS.values()) if tell else None,
         width=290,
         disabled=locked,
     )

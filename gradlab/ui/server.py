@@ -11,7 +11,7 @@ from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from gradlab.charts import readings, river
+from gradlab.charts import Cells, cells, readings, river, unit_of, unmeasured, with_prediction
 from gradlab.experiment import run_experiment
 from gradlab.export import to_csv
 from gradlab.presets import PRESETS
@@ -71,5 +71,9 @@ async def warm_up(app: Any) -> AsyncIterator[None]:
         river({"one": trail}, dark=dark)
         river({"one": trail, "other": trail}, dark=dark)
         readings(trail, title="warm-up", dark=dark)
+        unmeasured(["one", "other"], dark=dark)
+        with_prediction(river({"one": trail}, dark=dark), layers=list(trail["layer"]), direction=0, dark=dark)
+        for kind in Cells:
+            cells([[1.0]], unit=unit_of([[1.0]]), kind=kind, name="one", what="warm-up", dark=dark)
     to_csv(result)
     yield

@@ -95,29 +95,45 @@ class Visit:
         assert len(self.at.warning) <= 1
         return self.at.text[0].value.splitlines() if self.at.warning else []
 
+    def answer(self, option, sure="certain"):
+        """Answer the first question that is open on the page, say how sure, and commit."""
+        question = self.at.radio[0]
+        name = question.key.removeprefix("option_")
+        question.set_value(option)
+        self.widget(f"sure_{name}").set_value(sure)
+        self.widget(f"FormSubmitter:form_{name}-Commit").click()
+        return self.run()
+
+    @property
+    def charts(self):
+        return [chart.proto for chart in self.at.get("vega_lite_chart")]
+
     @property
     def chart(self):
-        (chart,) = self.at.get("vega_lite_chart")
-        return chart.proto
+        """The page's picture: its first chart."""
+        return self.charts[0]
 
     def layers(self, chart=None):
         """The chart's layers, each as its specification and its data."""
-        specification = json.loads(self.chart.spec)
-        frames = {dataset.name: dataset.data.data for dataset in self.chart.datasets}
+        chart = chart or self.chart
+        specification = json.loads(chart.spec)
+        frames = {dataset.name: dataset.data.data for dataset in chart.datasets}
         frames = {name: pyarrow.ipc.open_stream(data).read_pandas() for name, data in frames.items()}
         return [(layer, frames[(layer.get("data") or specification["data"])["name"]]) for layer in specification["layer"]]
 
     @property
     def drawn(self):
         """Layer -> reading for all readings that are drawn on the chart's scale."""
-        rows = [row for _, data in self.layers() for row in data.itertuples()]
-        return {row.layer: row.reading for row in rows if not row.mark}
+        return {row.layer: row.reading for row in self._readings() if not row.mark}
 
     @property
     def marks(self):
         """Layer -> mark for all readings that the scale has no place for."""
-        rows = [row for _, data in self.layers() for row in data.itertuples()]
-        return {row.layer: row.mark for row in rows if row.mark}
+        return {row.layer: row.mark for row in self._readings() if row.mark}
+
+    def _readings(self):
+        """All rows behind the chart that are readings; what was predicted is none."""
+        return [row for _, data in self.layers() if "mark" in data for row in data.itertuples()]
 
 
 def measured(spec, gradient="weights"):

@@ -1,0 +1,106 @@
+"""A prediction drawn: the layers before anything is measured, and the predicted direction over the river that was."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+import altair as alt
+import pandas
+
+from gradlab.charts.base import TEMPLATES_KEPT, Figure, figure, ink, layer_axis, named, written
+from gradlab.charts.river import BAND_HEIGHT, NUMBERS_SHOWN
+from gradlab.text import short_number
+
+_LEAST_WIDENING = 0.4
+"""How much a band that is said to grow widens at least, as a share of the widest place."""
+
+
+def unmeasured(layers: Sequence[str], *, dark: bool = False) -> Figure:
+    """The layers of a network in backward order, as large as its river will be, with nothing that was measured.
+
+    `layers` are named in order of arrival: the output end first.
+    """
+    every = math.ceil(len(layers) / NUMBERS_SHOWN)
+    frame = pandas.DataFrame({"layer": list(layers), "reading": ["?" if i % every == 0 else "" for i in range(len(layers))]})
+    return figure(
+        _unmeasured(dark),
+        {"layers": list(layers)},
+        {"layers": frame},
+        alt_text=f"{len(layers)} layers from the output end, {layers[0]}, to the input end, {layers[-1]}; nothing measured yet",
+        how_to_read=(
+            "Each question mark is a layer whose reading you have not seen yet. The gradient travels from left to right,"
+            " from the output end to the input end."
+        ),
+    )
+
+
+@lru_cache(TEMPLATES_KEPT)
+def _unmeasured(dark: bool) -> dict[str, Any]:
+    x = layer_axis("backward step: output end → input end", dark)
+    base = named("layers")
+    layers = [
+        base.mark_rule(strokeDash=[2, 4], strokeWidth=1, opacity=0.35, color=ink(dark)).encode(x=x),
+        base.mark_text(fontSize=22, color=ink(dark)).encode(
+            x=x, y=alt.value(BAND_HEIGHT / 2), text=alt.Text("reading", type="nominal")
+        ),
+    ]
+    return written(alt.layer(*layers).properties(height=BAND_HEIGHT + 40))
+
+
+def with_prediction(
+    river: Figure, *, layers: Sequence[str], direction: int, factor: float | None = None, dark: bool = False
+) -> Figure:
+    """The river of one network with a dashed outline of the predicted band over the layers the trend is read from.
+
+    `layers` are those layers in order of arrival. The outline starts as wide as the band. It follows `factor` per layer
+    where one was guessed, and else only says in which `direction` (-1, 0 or 1) the width goes: to nothing, not at all, or
+    as far as there is room.
+    """
+    band = river.data["all"].set_index("layer")
+    start, middle = band.loc[layers[0]], float(band.loc[layers[0], "middle"])
+    width = float(start["top"]) - middle
+    last = max(len(layers) - 1, 1)
+    if factor is None:
+        end = {-1: 0.0, 0: width, 1: max(1.0, width + _LEAST_WIDENING)}[direction]
+        widths = [width + (end - width) * place / last for place in range(len(layers))]
+        said = {-1: "becomes smaller", 0: "stays about the same", 1: "grows"}[direction]
+        meant = "shows the direction you predicted, not an amount"
+    else:
+        per_decade = width / float(start["half"])
+        limit = max(1.0, width + _LEAST_WIDENING)
+        steps = [width + per_decade * math.log10(factor) * place for place in range(len(layers))]
+        widths = [min(max(step, 0.0), limit) for step in steps]
+        said = f"{short_number(factor)} per layer"
+        meant = f"follows your {short_number(factor)} per layer, as far as the picture goes"
+    outline = pandas.DataFrame({"layer": list(layers), "top": widths, "bottom": [-w for w in widths]})
+    outline[["top", "bottom"]] += middle
+    outline["place"] = range(len(outline))
+    edges = figure(_outline(dark), {"layers": _layers_along(river)}, {}, alt_text="", how_to_read="").vega_lite["layer"]
+    return replace(
+        river,
+        # Below the band, so that no number is crossed out.
+        vega_lite={**river.vega_lite, "layer": [*edges, *river.vega_lite["layer"]]},
+        data={**river.data, "predicted": outline},
+        alt_text=f"{river.alt_text}. Predicted from {layers[0]} to {layers[-1]}: it {said}",
+        how_to_read=f"{river.how_to_read} The dashed outline, over the layers the trend is read from, {meant}.",
+    )
+
+
+def _layers_along(river: Figure) -> list[str]:
+    return list(river.vega_lite["layer"][0]["encoding"]["x"]["sort"])
+
+
+@lru_cache(TEMPLATES_KEPT)
+def _outline(dark: bool) -> dict[str, Any]:
+    x = layer_axis("backward step: output end → input end", dark)
+    line = named("predicted").mark_line(strokeDash=[7, 5], strokeWidth=2, color=ink(dark))
+    along = alt.Order("place", type="quantitative")
+    # Without a scale of their own they take that of the river.
+    edges = [line.encode(x=x, y=alt.Y(edge, type="quantitative", axis=None), order=along) for edge in ("top", "bottom")]
+    chart = written(alt.layer(*edges))
+    # Altair names data that all layers share once, above them; among the river's layers each has to name its own.
+    return {"layer": [{"data": chart["data"], **edge} for edge in chart["layer"]]}
