@@ -14,4 +14,4 @@ from gradlab.ui import pages, state
 # An emoji, not a material icon: Streamlit would fetch that one from another host as the favicon.
 st.set_page_config(page_title="gradlab", page_icon="🌊", layout="centered")
 
-st.navigation(pages.menu(state.pages_shown())).run()
+st.navigation(pages.menu(state.pages_shown()), expanded=True).run()

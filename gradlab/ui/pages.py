@@ -29,7 +29,6 @@ LAB = {
     "verdicts": "Verdicts",
     "myths": "Myths",
 }
-SECTIONS = {"The course": COURSE, "The lab": LAB}
 TITLES = COURSE | LAB
 
 
@@ -38,18 +37,18 @@ def page(name: str, *, first: str = "start") -> StreamlitPage:
     return st.Page(FOLDER / f"{name}.py", title=TITLES[name], url_path=name, default=name == first)
 
 
-def sections(shown: Sequence[str]) -> dict[str, list[str]]:
-    """The menu's sections with the names of these pages, or of all where none is named."""
-    names = [name for name in TITLES if name in shown] or list(TITLES)
-    grouped = {title: [name for name in names if name in pages] for title, pages in SECTIONS.items()}
-    return {title: names for title, names in grouped.items() if names}
+def in_menu(limited: Sequence[str]) -> list[str]:
+    """The names of these pages in the order of the menu, or of all where none is named."""
+    return [name for name in TITLES if name in limited] or list(TITLES)
 
 
-def menu(shown: Sequence[str]) -> dict[str, list[StreamlitPage]]:
-    """The menu of these pages; its first one is where the bare address leads."""
-    grouped = sections(shown)
-    first = next(iter(grouped.values()))[0]
-    return {title: [page(name, first=first) for name in names] for title, names in grouped.items()}
+def menu(limited: Sequence[str]) -> list[StreamlitPage]:
+    """The menu of these pages; its first one is where the bare address leads.
+
+    Without sections: Streamlit puts their headings into the list where a screen reader expects nothing but entries.
+    """
+    names = in_menu(limited)
+    return [page(name, first=names[0]) for name in names]
 
 
 def link(name: str, label: str) -> None:

@@ -31,7 +31,7 @@ IDLE = """() => {
     const charts = [...document.querySelectorAll('[data-testid=stVegaLiteChart]')];
     return app?.dataset.testScriptState === 'notRunning' && app.dataset.testConnectionState === 'CONNECTED'
         && !document.querySelector('[data-stale=true], [data-testid=stSkeleton], [data-testid=stSpinner]')
-        && document.querySelector('h1') && charts.length && charts.every(chart => chart.querySelector('svg .mark-text'));
+        && document.querySelector('h1') && charts.every(chart => chart.querySelector('svg [class*=mark-]'));
 }"""
 
 QUIET = """() => new Promise(resolve => {
