@@ -9,20 +9,11 @@ import streamlit as st
 from streamlit.errors import StreamlitAPIException
 from streamlit.navigation.page import StreamlitPage
 
+from gradlab.lessons.course import PAGES
+
 FOLDER = Path(__file__).resolve().parents[2] / "pages"
 
-COURSE = {
-    "start": "Start",
-    "predict": "Predict",
-    "measure": "Measure",
-    "trail": "Trail",
-    "shortcuts": "Shortcuts",
-    "outputs": "Output gradients",
-    "methods": "Capture methods",
-    "mistakes": "Mistakes",
-    "challenge": "Challenge",
-    "takeaways": "Takeaways",
-}
+COURSE = {name: page.menu for name, page in PAGES.items()}
 LAB = {
     "seeds": "Seeds",
     "depth": "Depth and initialisation",

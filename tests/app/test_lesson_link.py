@@ -2,7 +2,6 @@
 
 import pytest
 
-from gradlab.lessons.course import PAGES
 from gradlab.spec import ExperimentSpec
 from gradlab.ui.links import DEFAULTS, accept, link_of, pages_of, spec_of, text_of
 from gradlab.ui.pages import TITLES, in_menu
@@ -73,8 +72,3 @@ def test_a_pinned_experiment_that_is_none_is_left_out_with_a_notice(text):
     settings, left_out = accept({"pinned": text, "seed": "3"})
     assert settings == DEFAULTS | {"seed": 3}
     assert len(left_out) == 1
-
-
-def test_every_page_of_the_course_is_in_the_menu_in_its_order():
-    assert [name for name in TITLES if name in PAGES] == list(PAGES)
-    assert {name: TITLES[name] for name in PAGES} == {name: page.menu for name, page in PAGES.items()}
