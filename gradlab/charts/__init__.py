@@ -4,6 +4,7 @@ from gradlab.charts.base import CHART_HEIGHT, HUES, Figure, Hue
 from gradlab.charts.lines import Line, lines, readings
 from gradlab.charts.marks import MARK_SHAPES
 from gradlab.charts.matrices import Cells, cells, unit_of
+from gradlab.charts.movement import movement
 from gradlab.charts.prediction import unmeasured, with_prediction
 from gradlab.charts.river import NUMBERS_SHOWN, river
 
@@ -18,6 +19,7 @@ __all__ = [
     "Line",
     "cells",
     "lines",
+    "movement",
     "readings",
     "river",
     "unit_of",

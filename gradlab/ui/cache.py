@@ -12,8 +12,10 @@ import streamlit as st
 from streamlit.dataframe_util import convert_pandas_df_to_arrow_bytes
 
 from gradlab import charts
+from gradlab.comparison import Comparison, compare_results
 from gradlab.diagnosis import Diagnosis, diagnose
 from gradlab.experiment import ExperimentResult, run_experiment
+from gradlab.lessons.learning import OPTIMIZERS, Movement, Optimizer, weight_movement
 from gradlab.lessons.matrices import Matrix, weight_gradient
 from gradlab.lessons.predictions import FactorQuestion, factor_question
 from gradlab.lessons.question import Posed
@@ -125,6 +127,25 @@ def mean_picture(spec: ExperimentSpec, layer: str, mean: float, dark: bool) -> P
     """The mean of a layer's absolute gradient as one cell, on the scale of its matrix."""
     unit, what = charts.unit_of(matrix(spec, layer).absolute), "Mean absolute gradient"
     return _picture(charts.cells(((mean,),), unit=unit, kind=charts.Cells.MEAN, name=layer, what=what, dark=dark))
+
+
+@st.cache_data(max_entries=300, show_spinner=False)
+def movement(spec: ExperimentSpec, steps: int, optimizer: Optimizer) -> tuple[Movement, ...]:
+    with taking_turns(steps * products_of(spec)):
+        return weight_movement(spec, steps, optimizer)
+
+
+@st.cache_data(max_entries=200, show_spinner=False)
+def movement_picture(spec: ExperimentSpec, steps: int, dark: bool) -> Picture:
+    rows = {entry.title: movement(spec, steps, optimizer) for optimizer, entry in OPTIMIZERS.items()}
+    (hue,) = hues_of([spec])
+    return _picture(charts.movement(rows, hue=hue, dark=dark))
+
+
+@st.cache_resource(max_entries=200, show_spinner=False)
+def compared(a: ExperimentSpec, b: ExperimentSpec, quantity: str, under_study: str) -> Comparison:
+    """Frozen, and shared as it is: a copy of two whole measurements for every visitor takes longer than the page."""
+    return compare_results(measured(a), measured(b), under_study=under_study, gradient=quantity)
 
 
 def hues_of(specs: Sequence[ExperimentSpec]) -> list[int]:

@@ -17,6 +17,7 @@ VIEWS: dict[str, list[str]] = {
     "gradient": [str(quantity) for quantity in Quantity],
     "order": ["arrival", "printed"],
     "seed_count": ["200", "1000", "5000"],
+    "under_study": ["use_shortcut", *(name for name in FIELDS if name != "use_shortcut")],
     "loss_power": [str(power) for power in (0, *range(-8, 0), *range(1, 9))],
 }
 """How a page shows the experiment: the options of each view setting, the default first."""

@@ -97,9 +97,11 @@ def table(result: ExperimentResult, quantity: Quantity) -> None:
     _frame(frame, ["mean_abs", "norm", "min", "max"])
 
 
-def trail_table(trail: pandas.DataFrame, printed_order: bool) -> None:
-    """The trail's readings with the ratio of each to the one that arrived before it."""
-    frame = trail[["step", "layer", "reading", "ratio", "status"]]
+def trail_table(
+    trail: pandas.DataFrame, printed_order: bool, columns: Sequence[str] = ("step", "layer", "reading", "ratio", "status")
+) -> None:
+    """The trail's readings with the ratio of each to the one that arrived before it, or fewer or other columns of it."""
+    frame = trail[list(columns)]
     _frame(frame.iloc[::-1] if printed_order else frame, ["reading"], ["ratio"])
 
 

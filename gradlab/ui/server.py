@@ -11,9 +11,10 @@ from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from gradlab.charts import Cells, cells, readings, river, unit_of, unmeasured, with_prediction
+from gradlab.charts import Cells, cells, movement, readings, river, unit_of, unmeasured, with_prediction
 from gradlab.experiment import run_experiment
 from gradlab.export import to_csv
+from gradlab.lessons.learning import Optimizer, weight_movement
 from gradlab.presets import PRESETS
 from gradlab.trail import backward_trail
 
@@ -73,6 +74,7 @@ async def warm_up(app: Any) -> AsyncIterator[None]:
         readings(trail, title="warm-up", dark=dark)
         unmeasured(["one", "other"], dark=dark)
         with_prediction(river({"one": trail}, dark=dark), layers=list(trail["layer"]), direction=0, dark=dark)
+        movement({kind: weight_movement(result.spec, 1, kind) for kind in Optimizer}, dark=dark)
         for kind in Cells:
             cells([[1.0]], unit=unit_of([[1.0]]), kind=kind, name="one", what="warm-up", dark=dark)
     to_csv(result)

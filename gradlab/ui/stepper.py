@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 import pandas
 import streamlit as st
 
 from gradlab.text import short_number
 
 MARK_WORDS = {"zero": "exactly zero", "missing": "no gradient arrived", "non-finite": "NaN or infinite"}
+HOLDS_WITHIN = 1.25
+"""A step holds where the ratio is no further than this from 1, up or down."""
+
+
+class Going(StrEnum):
+    """What a reading does compared with the one that arrived before it."""
+
+    THINS_OUT = "↘ thins out"
+    HOLDS = "→ holds"
+    GROWS = "↗ grows"
+    UNKNOWN = ""
 
 
 def arrival(trail: pandas.DataFrame) -> int:
     """Draw the stepper and what has just arrived; the number of arrivals shown, all of them at first."""
     steps = len(trail)
     if steps < 2:
-        _say(trail, steps)
+        st.markdown(arrived(trail, steps))
         return steps
     st.session_state.setdefault("arrivals", steps)
     if not 1 <= st.session_state["arrivals"] <= steps or st.session_state.get("arrivals_of") != steps:
@@ -25,7 +38,7 @@ def arrival(trail: pandas.DataFrame) -> int:
         st.button("◀ Back", on_click=_go, args=(max(1, st.session_state["arrivals"] - 1),), key="arrivals_back")
         st.button("Next ▶", on_click=_go, args=(min(steps, st.session_state["arrivals"] + 1),), key="arrivals_next")
         st.slider("Arrivals", 1, steps, key="arrivals", help="The arrow keys move it too.", width=300)
-    _say(trail, st.session_state["arrivals"])
+    st.markdown(arrived(trail, st.session_state["arrivals"]))
     return int(st.session_state["arrivals"])
 
 
@@ -33,8 +46,35 @@ def _go(step: int) -> None:
     st.session_state["arrivals"] = step
 
 
-def _say(trail: pandas.DataFrame, arrived: int) -> None:
-    row = trail.iloc[arrived - 1]
+def arrived(trail: pandas.DataFrame, step: int) -> str:
+    """What arrived at this step, and what it is compared with the reading before it."""
+    row = trail.iloc[step - 1]
     reading = MARK_WORDS.get(row["mark"]) or short_number(row["reading"])
-    ratio = "" if pandas.isna(row["ratio"]) else f", {short_number(row['ratio'])} times the one before"
-    st.markdown(f"**Arrival {arrived} of {len(trail)}: {row['layer']}**, {reading}{ratio}.")
+    ratio = "" if pandas.isna(row["ratio"]) else f", {short_number(row['ratio'])} times the one before: {going(row['ratio'])}"
+    return f"**Arrival {step} of {len(trail)}: {row['layer']}**, {reading}{ratio}."
+
+
+def going(ratio: float) -> Going:
+    """Whether a step thins out, holds or grows."""
+    if pandas.isna(ratio):
+        return Going.UNKNOWN
+    if ratio < 1 / HOLDS_WITHIN:
+        return Going.THINS_OUT
+    return Going.GROWS if ratio > HOLDS_WITHIN else Going.HOLDS
+
+
+def with_going(trail: pandas.DataFrame) -> pandas.DataFrame:
+    """The trail with what each step does, in words, in the column `going`."""
+    return trail.assign(going=[str(going(ratio)) for ratio in trail["ratio"]])
+
+
+def summary(trail: pandas.DataFrame) -> str:
+    """How many steps thin out, hold and grow, and what that is worth; "" where no two readings can be compared."""
+    steps = [step for step in map(going, trail["ratio"]) if step is not Going.UNKNOWN]
+    if not steps:
+        return ""
+    return (
+        f"Of {len(steps)} ratios, {steps.count(Going.THINS_OUT)} lie below {1 / HOLDS_WITHIN:g} (thins out),"
+        f" {steps.count(Going.HOLDS)} from there to {HOLDS_WITHIN:g} (holds), {steps.count(Going.GROWS)} above (grows)."
+        " One step is no trend: the verdict under the picture follows all hidden layers."
+    )

@@ -43,12 +43,12 @@ def take_home(page: str, result: ExperimentResult) -> None:
         _shared(state.link(page))
 
 
-def download(result: ExperimentResult, key: str) -> None:
+def download(result: ExperimentResult, key: str, label: str = "The readings (CSV)", name: str = "gradients") -> None:
     """The whole result as CSV, made when it is asked for, without running the page again."""
     st.download_button(
-        "The readings (CSV)",
+        label,
         data=lambda: to_csv(result).encode(),
-        file_name=f"gradients_seed{result.spec.seed}.csv",
+        file_name=f"{name}_seed{result.spec.seed}.csv",
         mime="text/csv",
         on_click="ignore",
         key=key,
