@@ -101,8 +101,8 @@ def to_script(spec: ExperimentSpec) -> str:
     name of a layer or parameter, the kind of gradient (`output`, `weight` or `bias`) and the mean of its absolute values,
     in full precision. Layers come in the order of `named_modules()`, parameters in that of `named_parameters()`.
     The gradients are those of `run_experiment` on one thread, as in the lab; the means are its means to a relative 1e-6, as
-    they are summed in another order, and `inf` where that sum leaves the range of float64. (More threads add in other orders too. That shows where rounding errors are all there
-    is: behind a BatchNorm over rows that are all alike, whose differences are exactly zero.)
+    they are summed in another order, and `inf` where that sum leaves the range of float64. More threads add in other orders
+    too, which shows where rounding errors are all there is: behind a BatchNorm over rows that are all alike.
     """
     parts = [_title(spec), _imports(spec), _experiment(spec), _own_generator(spec), _linear(spec.network)]
     parts += [_network(spec), _batch(spec), textwrap.dedent(CAPTURED[spec.capture_method]), _run(spec)]
