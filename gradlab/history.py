@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from gradlab.capture.capture import GradientCapture
 from gradlab.capture.layers import Selection
+from gradlab.capture.passes import Pass
 from gradlab.capture.records import OutputGradient, ParameterGradient, Status, status_of
-from gradlab.capture.watched import Pass
 from gradlab.errors import CaptureError, shorten
 from gradlab.spec import CaptureMethod
 from gradlab.statistics import GradientStatistics, combined, measure, scaled

@@ -11,8 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gradlab import statistics
-from gradlab.statistics import GradientStatistics, measure, measure_all, measure_few, measure_rows, scaled
+from gradlab.statistics import GradientStatistics, measure, measure_all, measure_few, plain, quick, scaled
 
 NAN = math.nan
 REAL_FIELDS = GradientStatistics._fields[:8]
@@ -356,7 +355,7 @@ def test_on_the_meta_device_nothing_is_known_but_the_size():
 def test_devices_that_compute_in_float32_get_the_same_numbers(scale):
     rows = normal(4, 500) * scale
     rows[1, 3], rows[2, :], rows[3, 5:] = NAN, math.inf, 0.0
-    numbers, counts = statistics._reduced(rows)
+    numbers, counts = plain._reduced(rows)
     for row, lengths, (zeros, finite, numel) in zip(rows, numbers.tolist(), counts.tolist(), strict=True):
         found = GradientStatistics(*lengths, zeros / finite if finite else NAN, numel - finite, numel)
         assert_same(found, defined(wide_values(row)), 1e-6)
@@ -365,16 +364,9 @@ def test_devices_that_compute_in_float32_get_the_same_numbers(scale):
 @pytest.mark.parametrize("name", [name for name in VIEWS if name.startswith("long")])
 def test_no_more_than_a_piece_is_copied_at_a_time(name):
     gradient = VIEWS[name]
-    pieces = list(statistics._pieces(gradient))
-    assert max(piece.numel() for piece in pieces) <= statistics._piece_length(gradient.dtype)
+    pieces = list(quick._pieces(gradient))
+    assert max(piece.numel() for piece in pieces) <= quick._piece_length(gradient.dtype)
     assert sum(piece.numel() for piece in pieces) == gradient.numel()
-
-
-def test_batches_hold_every_gradient_once_and_no_more_numbers_than_allowed():
-    sizes = [3, 3, 4, 1, 9, 9, 2]
-    batches = list(statistics._batches([6, 5, 4, 3, 2, 1, 0], [torch.ones(size) for size in sizes], 10))
-    assert batches == [[6], [5], [4, 3], [2, 1, 0]]
-    assert list(statistics._batches([], [], 10)) == []
 
 
 # --- any gradients at all ---
@@ -605,10 +597,3 @@ def test_a_few_numbers_have_the_statistics_of_their_tensor(entries, value):
     gradient = normal(entries)
     gradient[0] = value
     assert_same(measure_few(gradient.tolist()), measure(gradient), 1e-12)
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_rows_of_a_matrix_are_measured_as_gradients_of_their_own(dtype):
-    gradients = [scale * normal(70, seed=seed, dtype=dtype) for seed, scale in enumerate((1, 1e-25, 0, 1e20, math.nan))]
-    for gradient, found in zip(gradients, measure_rows(torch.stack(gradients).numpy()), strict=True):
-        assert_same(found, measure(gradient), 1e-6)

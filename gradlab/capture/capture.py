@@ -14,12 +14,14 @@ from torch import nn
 
 from gradlab.capture.full_backward_hooks import FullBackwardHooks
 from gradlab.capture.layers import Selection, hidden_layers, named_modules, parameter_names, select_layers
-from gradlab.capture.recorder import Recorder, Watcher
+from gradlab.capture.passes import Pass
+from gradlab.capture.recorder import Recorder
 from gradlab.capture.records import BackwardPass
 from gradlab.capture.reporting import output_records, parameter_records
 from gradlab.capture.retain_grad import RetainGrad
 from gradlab.capture.tensor_hooks import TensorHooks
-from gradlab.capture.watched import Pass, Untraced
+from gradlab.capture.watched import Untraced
+from gradlab.capture.watcher import Watcher
 from gradlab.errors import CaptureError, CaptureWarning, listed, shorten
 from gradlab.registry import Choice
 from gradlab.spec import CaptureMethod

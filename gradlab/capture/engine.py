@@ -14,9 +14,12 @@ current_task: Callable[[], int] = torch._C._current_graph_task_id
 NO_TASK = -1
 
 
+_queue_callback: Callable[[Callable[[], None]], None] = torch.autograd.Variable._execution_engine.queue_callback
+
+
 def when_backward_ends(function: Callable[[], None]) -> None:
     """Have the engine call `function` once the backward call that is running now has ended without an error."""
-    torch.autograd.Variable._execution_engine.queue_callback(function)
+    _queue_callback(function)
 
 
 def backward_depth() -> int:
@@ -25,7 +28,12 @@ def backward_depth() -> int:
     Re-entrant checkpointing runs a backward inside a backward; a new call at the same depth means that the earlier one
     is over, even where an exception kept the engine from saying so.
     """
-    return sum(frame.f_code.co_name == "_engine_run_backward" for frame in _stack())
+    depth, frame = 0, sys._getframe(1)  # written out: every pass asks
+    while frame is not None:
+        if frame.f_code.co_name == "_engine_run_backward":
+            depth += 1
+        frame = frame.f_back  # type: ignore[assignment]
+    return depth
 
 
 def function_contexts() -> list[object]:

@@ -18,8 +18,9 @@ from torch import Tensor, nn
 
 from gradlab.capture import engine
 from gradlab.capture.layers import tensors_in
+from gradlab.capture.passes import Pass
 from gradlab.capture.recorder import Recorder
-from gradlab.capture.watched import Inert, Layer, MarkedOutput, Output, Pass
+from gradlab.capture.watched import Inert, Layer, MarkedOutput, Output
 from gradlab.errors import CaptureError
 
 WHICH_CALL = "the layer ran several times and a full backward hook does not say which call it reports; use tensor_hooks"

@@ -59,8 +59,9 @@ def select_layers(named: Mapping[str, nn.Module], layers: Selection) -> dict[str
 def _is_layer(name: str, module: nn.Module) -> bool:
     if not _can_be_called(module) or "parametrizations" in name.split("."):
         return False
-    if not module._modules:
-        return True
+    children = [child for child in module._modules.values() if child is not None]
+    if all(map(_can_be_called, children)):  # the usual case; what follows says the same, more slowly
+        return not children or bool(_own_parameters(module))
     parts = list(_parts_of(module))
     owns_parameters = any(_own_parameters(part) for part in (module, *parts) if not _can_be_called(part) or part is module)
     return owns_parameters or is_parametrized(module) or not any(map(_can_be_called, parts))
@@ -117,6 +118,17 @@ class ParameterName(NamedTuple):
     role: str
     owner: nn.Module
     attribute: str
+
+    @property
+    def holder(self) -> Any:
+        """Where the tensor is looked up: the owner's dict, or the owner itself if it is scripted and has none."""
+        held = self.owner._parameters
+        return held if isinstance(held, dict) else self.owner
+
+    def tensor(self) -> Any:
+        """What stands under the name now."""
+        holder = self.holder
+        return holder.get(self.attribute) if isinstance(holder, dict) else getattr(holder, self.attribute, None)
 
 
 def parameter_names(named: Mapping[str, nn.Module], layers: Iterable[str] | None) -> list[ParameterName]:

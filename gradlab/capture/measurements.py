@@ -5,40 +5,27 @@ from __future__ import annotations
 from itertools import chain
 from typing import Any, Generic, TypeVar
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from gradlab.capture.engine import is_wrapped
-from gradlab.statistics import GradientStatistics, measure, measure_all, measure_few, measure_rows
+from gradlab.statistics import GradientStatistics, measure, measure_few
+from gradlab.statistics.quick import Batch, Slabs, measure_long, slab_for
 
 FEW = 16
-"""A gradient with at most so many entries is measured on arrival, as a list of numbers: cheaper than to copy it."""
+"""A gradient with at most so many entries waits as a list of numbers: cheaper than to copy it."""
+FEW_AT_ONCE = 256
+"""So many of them wait at the most."""
 AT_ONCE = 16_384
-"""A gradient with more entries is measured on arrival too; those between wait, and are measured together."""
-MATRIX = 65_536
-"""Entries of one size that wait at the most: a quarter of a megabyte in float32, so that all passes over it stay in cache."""
-ALL_MATRICES = 262_144
-"""Entries of all matrices together that are kept for the next pass: a megabyte in float32."""
+"""A gradient with more entries is measured on arrival; the others wait, and are measured together."""
 NUMBERS = frozenset({torch.float32, torch.float16, torch.bfloat16})
 """Types whose squares neither underflow nor overflow in Python's floats."""
-ROWS: dict[Any, np.dtype[Any]] = {torch.float32: np.dtype(np.float32), torch.float64: np.dtype(np.float64)}
-"""Types that numpy measures as they are."""
 BATCHED = "a batch of gradients arrived at once (is_grads_batched, vectorize); differentiate one at a time"
 
 Owner = TypeVar("Owner")
 
-
-class Rows:
-    """Copies of gradients of one type and size as the rows of a matrix; a third of the time of `Tensor.clone`."""
-
-    def __init__(self, width: int, dtype: np.dtype[Any]) -> None:
-        self.matrix = np.empty((min(64, MATRIX // width), width), dtype)
-        self.at: list[int] = []
-
-
-Pool = list[dict[tuple[int, torch.dtype], Rows]]
-"""Matrices that no pass is using: to ask the system for fresh memory in every pass would double the price of waiting."""
+Pool = list[Slabs]
+"""Slabs that no pass is using: to ask the system for fresh memory in every pass would double the price of waiting."""
 
 
 class Measurements(Generic[Owner]):
@@ -53,44 +40,35 @@ class Measurements(Generic[Owner]):
         self.withheld: dict[Owner, str] = {}
         """Why there is no number, for those whose gradient arrived and could not be measured."""
         self._keep_gradients = keep_gradients
-        self._statistics: list[GradientStatistics | None] = []
         self._gradients: list[Tensor] = []
+        self._few: list[tuple[int, Any]] = []
         self._pool = pool
-        self._rows = pool.pop() if pool else {}
+        self._slabs = pool.pop() if pool else {}
+        self._batches: list[Batch] = []
+        self._measured: dict[int, GradientStatistics] = {}
 
     def add(self, owner: Owner, gradient: Tensor) -> None:
         """Take in the gradient that has just arrived."""
+        arrived = self.arrived
         entries, dtype = gradient.numel(), gradient.dtype
-        if self._keep_gradients or gradient.requires_grad:
+        if self._keep_gradients or gradient.requires_grad or not 0 < entries <= AT_ONCE:
             self._add_slowly(owner, gradient)
             return
         try:
-            if entries <= FEW and dtype in NUMBERS and gradient.is_cpu:
-                numbers = gradient.tolist()
-                if gradient.dim() != 1:
-                    numbers = _flat(numbers)
-                statistics = measure_few(numbers)
+            if entries > FEW or dtype not in NUMBERS:
+                numbers = gradient.numpy().reshape(-1)
+                slab = self._slabs.get(dtype) or slab_for(dtype, self._slabs)
+                slab.take(len(arrived), numbers)
+            elif gradient.is_cpu:
+                self._few.append((len(arrived), gradient.tolist()))
+                if len(self._few) == FEW_AT_ONCE:
+                    self._measure_few()
             else:
-                rows = self._rows_for(entries, dtype)
-                rows.matrix[len(rows.at)] = gradient.numpy().reshape(-1)
-                statistics = None
-        except (LookupError, RuntimeError, TypeError, ZeroDivisionError):  # large, empty, of another type, layout or device
+                raise LookupError
+        except (LookupError, RuntimeError, TypeError):  # of another type, layout or device
             self._add_slowly(owner, gradient)
             return
-        if statistics is None:
-            rows.at.append(len(self.arrived))
-        self.arrived.append(owner)
-        self._statistics.append(statistics)
-        if statistics is None and len(rows.at) == len(rows.matrix):
-            self._measure(rows)
-
-    def _rows_for(self, entries: int, dtype: torch.dtype) -> Rows:
-        rows = self._rows.get((entries, dtype))
-        if rows is None:
-            if not 0 < entries <= AT_ONCE:
-                raise LookupError
-            rows = self._rows[entries, dtype] = Rows(entries, ROWS[dtype])
-        return rows
+        arrived.append(owner)
 
     def _add_slowly(self, owner: Owner, gradient: Tensor) -> None:
         """Measure any kind of gradient at once."""
@@ -98,32 +76,34 @@ class Measurements(Generic[Owner]):
             self.withheld[owner] = BATCHED
             return
         gradient = gradient.detach()  # create_graph=True: a number needs no graph
+        if gradient.is_cpu and gradient.numel():
+            with torch.no_grad():
+                found = measure_long(gradient, self._slabs)
+        else:
+            found = measure(gradient)
+        self._measured[len(self.arrived)] = found
         self.arrived.append(owner)
-        self._statistics.append(measure_all((gradient,))[0])
         if self._keep_gradients:
             self._gradients.append(gradient.clone())
 
-    def _measure(self, rows: Rows) -> None:
-        for index, statistics in zip(rows.at, measure_rows(rows.matrix[: len(rows.at)]), strict=True):
-            self._statistics[index] = statistics
-        rows.at.clear()
+    def _measure_few(self) -> None:
+        for arrival, numbers in self._few:
+            self._measured[arrival] = measure_few(_flat(numbers))
+        self._few.clear()
 
     def settle(self) -> None:
         """Measure what is waiting."""
-        for rows in self._rows.values():
-            if rows.at:
-                self._measure(rows)
-        if sum(rows.matrix.size for rows in self._rows.values()) <= ALL_MATRICES:
-            self._pool.append(self._rows)
-        self._rows = {}
+        self._measure_few()
+        for slab in self._slabs.values():
+            self._batches += slab.settled()
+        self._pool.append(self._slabs)
+        self._slabs = {}
 
     def add_up_parts(self) -> list[Owner]:
         """Make one arrival of all those of one owner, with the sum of its parts; the owners whose parts are not kept.
 
         A re-entrant checkpoint runs a backward of its own: a parameter used inside and outside receives a part from each.
         """
-        if len(set(map(id, self.arrived))) == len(self.arrived):
-            return []
         places: dict[int, list[int]] = {}
         for index, owner in enumerate(self.arrived):
             places.setdefault(id(owner), []).append(index)
@@ -131,12 +111,12 @@ class Measurements(Generic[Owner]):
         for first, *others in places.values():
             if others and self._keep_gradients:
                 self._gradients[first] = sum((self._gradients[index] for index in others), start=self._gradients[first])
-                self._statistics[first] = measure(self._gradients[first])
+                self._measured[first] = measure(self._gradients[first])
             elif others:
                 lost.append(self.arrived[first])
         kept = [first for first, *_ in places.values()]
         self.arrived = [self.arrived[index] for index in kept]
-        self._statistics = [self._statistics[index] for index in kept]
+        self._measured = {place: self.statistics(index) for place, index in enumerate(kept)}
         self._gradients = [self._gradients[index] for index in kept] if self._keep_gradients else []
         return lost
 
@@ -147,9 +127,10 @@ class Measurements(Generic[Owner]):
 
     def statistics(self, index: int) -> GradientStatistics:
         """The statistics of arrival number `index`."""
-        statistics = self._statistics[index]
-        assert statistics is not None, "settle() first"
-        return statistics
+        for batch in self._batches:
+            self._measured.update(batch.statistics())
+        self._batches.clear()
+        return self._measured[index]
 
     def gradient(self, index: int) -> Tensor | None:
         """A copy of the gradient of arrival number `index`, where gradients are kept."""
@@ -157,9 +138,9 @@ class Measurements(Generic[Owner]):
 
 
 def _flat(numbers: Any) -> Any:
-    """The numbers of a nested list in order."""
+    """The numbers of a nested list in order; of a lone number, a list of it."""
     if not isinstance(numbers, list):
         return [numbers]
-    while numbers and isinstance(numbers[0], list):
+    while isinstance(numbers[0], list):
         numbers = list(chain.from_iterable(numbers))
     return numbers

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from gradlab.capture.passes import Pass
 from gradlab.capture.records import OutputGradient, ParameterGradient, Status, status_of
-from gradlab.capture.watched import UNKNOWN, Layer, Output, Parameter, Pass
+from gradlab.capture.watched import UNKNOWN, Layer, Output, Parameter
 from gradlab.statistics import GradientStatistics, scaled
 
 FROZEN = "frozen: requires_grad is False"

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
+from gradlab.capture.passes import Pass, Round
 from gradlab.capture.recorder import Recorder
-from gradlab.capture.watched import Layer, MarkedOutput, Output, Pass, Round
+from gradlab.capture.watched import Layer, MarkedOutput, Output
 from gradlab.errors import CaptureError
 
 LEAF = "retain_grad() does nothing on a leaf tensor, whose .grad adds up over backward calls; use tensor_hooks"

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
+from gradlab.capture.passes import Pass
 from gradlab.capture.recorder import Recorder
-from gradlab.capture.watched import Layer, Output, Pass
+from gradlab.capture.watched import Layer, Output
 from gradlab.errors import CaptureError
 
 
@@ -22,8 +23,7 @@ class TensorHooks:
     def check(self, layer: Layer, returned: object) -> None:
         pass
 
-    def watch(self, output: Output, tensor: Tensor) -> None:
-        output.attach(tensor)
+    watch = staticmethod(Output.attach)
 
     def marked(self, output: Output, gradient: Tensor) -> None:
         pass

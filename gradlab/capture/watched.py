@@ -1,4 +1,4 @@
-"""What is watched, and what is noted of it: layers and their calls, outputs, parameters, rounds and passes.
+"""What is watched, and what is noted of it: layers and their calls, outputs, parameters.
 
 Layers, outputs and parameters are themselves the hooks that PyTorch calls.
 """
@@ -6,7 +6,6 @@ Layers, outputs and parameters are themselves the hooks that PyTorch calls.
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,15 +15,12 @@ import torch
 from torch import Tensor, nn
 
 from gradlab.capture import engine
+from gradlab.capture.engine import NO_TASK, current_task, in_transform
 from gradlab.capture.layers import ParameterName, initialized
-from gradlab.capture.measurements import Measurements, Pool
 
 if TYPE_CHECKING:
-    from gradlab.capture.recorder import Recorder
-
-DEAD_CALLS_KEPT = 1_000
-"""Calls of one round that are still listed when no gradient can reach them any more: forwards without end are bounded."""
-
+    from gradlab.capture.forward import ForwardRecorder
+    from gradlab.capture.passes import Round
 
 IN_TRANSFORM = "it ran inside a torch.func transform, where no single gradient arrives; run the model itself"
 
@@ -46,28 +42,33 @@ class Inert:
 class Layer(Inert):
     """One watched layer; as a forward hook it reports its calls."""
 
-    def __init__(self, recorder: Recorder, name: str, module: nn.Module, place: int) -> None:
+    def __init__(self, recorder: ForwardRecorder, name: str, module: nn.Module, place: int) -> None:
         self.recorder = recorder
         self.name = name
         self.place = place
         self.module_type = type(module).__name__
+        self.round: Round | None = None
         self.calls = 0
+        """Forward calls so far in this round."""
         self.hidden = ""
         """Why its calls may go unseen, if they may."""
 
     def __call__(self, module: nn.Module, inputs: object, returned: object) -> None:
         recorder = self.recorder
-        if engine.current_task() != engine.NO_TASK:
+        if current_task() != NO_TASK:
             recorder.recomputed(self, returned)
             return
         if recorder.between_rounds:
             recorder.open_round()
-        if not recorder.round.wanted:
+        current = recorder.round
+        if not current.wanted:
             return
-        if not self.calls:
-            recorder.round.called.add(self.place)
+        if self.round is not current:  # its first call in this round
+            current.called.add(self.place)  # before another thread can find it there
+            self.calls = 0
             self.module_type = type(module).__name__  # a lazy module becomes another in its first forward
-        if engine.in_transform() is not None:
+            self.round = current
+        if in_transform() is not None:
             recorder.note_unmeasurable(self, IN_TRANSFORM)
         elif isinstance(returned, Tensor):
             recorder.await_gradient(self, "0", returned)
@@ -86,14 +87,29 @@ class Untraced(Inert):
         self._call(*arguments)
 
 
+def attach(hook: Callable[..., None], tensor: Tensor) -> ref[OrderedDict[Any, Any]]:
+    """Put a hook on a tensor; the dict that holds it then, which is as alive as the tensor or its place in the graph.
+
+    What `Tensor.register_hook` does, without the handle it makes: a third of the time, and the largest part of what a
+    small network pays for being watched.
+    """
+    hooks: Any = tensor._backward_hooks
+    if hooks is None:
+        hooks = tensor._backward_hooks = OrderedDict()
+        if (node := tensor.grad_fn) is not None:
+            node._register_hook_dict(tensor)
+    hooks[hook] = hook
+    return ref(hooks)
+
+
 class Output(Inert):
     """One tensor that a layer returned and what is known of it; as a tensor hook it reports its gradient."""
 
     __slots__ = ("_hooks", "call", "dtype", "layer", "note", "path", "recorder", "round", "shape", "tracked")
 
-    def __init__(self, recorder: Recorder, layer: Layer, path: str, tensor: Tensor | None) -> None:
+    def __init__(self, recorder: ForwardRecorder, layer: Layer, path: str, tensor: Tensor | None) -> None:
         self.recorder = recorder
-        self.round = recorder.round
+        self.round = layer.round or recorder.round
         self.layer = layer
         self.call = layer.calls
         self.path = path
@@ -111,23 +127,13 @@ class Output(Inert):
     def __call__(self, gradient: Tensor | None) -> None:
         if gradient is not None:
             task, running = self.recorder.running
-            if task != engine.current_task() or running is None:
+            if task != current_task() or running is None:
                 running = self.recorder.running_pass()
             running.add(self, gradient)
 
     def attach(self, tensor: Tensor) -> None:
-        """Become a hook on the tensor.
-
-        What `Tensor.register_hook` does, without the handle it makes: a third of the time, and the largest part of what a
-        small network pays for being watched.
-        """
-        hooks: Any = tensor._backward_hooks
-        if hooks is None:
-            hooks = tensor._backward_hooks = OrderedDict()
-            if tensor.grad_fn is not None:
-                tensor.grad_fn._register_hook_dict(tensor)
-        hooks[self] = self
-        self._hooks = ref(hooks)
+        """Become a hook on the tensor."""
+        self._hooks = attach(self, tensor)
 
     def detach(self) -> None:
         """Take the hook off again, if the graph that owns it exists."""
@@ -165,23 +171,24 @@ UNKNOWN = Description(None, None)
 class Parameter(Inert):
     """One watched parameter under all its names; as a tensor hook it reports its gradient, once a backward call."""
 
-    def __init__(self, recorder: Recorder, names: list[ParameterName]) -> None:
+    round = None
+    """It belongs to no round, unlike an `Output`."""
+
+    def __init__(self, recorder: ForwardRecorder, names: list[ParameterName]) -> None:
         self.recorder = recorder
         self.names = [(name.parameter, name.layer, name.role) for name in names]
-        owner = names[0].owner
-        # A scripted module's parameters are in no dict.
-        self._holder: Any = owner._parameters if isinstance(owner._parameters, dict) else owner
+        self._holder: Any = names[0].holder
         self._attribute = names[0].attribute
         self.description = UNKNOWN
         self._known: nn.Parameter | None = None
         self._hooked = False
-        self._handle: Any = None
+        self._hooks: ref[OrderedDict[Any, Any]] | None = None
 
     def __call__(self, gradient: Tensor | None) -> None:
         if gradient is None:
             return
         task, running = self.recorder.running
-        if task != engine.current_task() or running is None:
+        if task != current_task() or running is None:
             running = self.recorder.running_pass()
         if self.recorder.averages is not None:
             running.await_average(self)
@@ -197,12 +204,10 @@ class Parameter(Inert):
 
     def refresh(self) -> bool:
         """Put the hook on the tensor that is to be watched now; whether its description has changed."""
-        parameter = self.current
-        if parameter is not None and parameter is self._known:
-            unchanged = parameter.requires_grad is self._hooked and parameter.dtype is self.description.dtype
-            if unchanged:
-                return False
-        before = self.description
+        parameter, before = self.current, self.description
+        known = parameter is not None and parameter is self._known
+        if known and parameter.requires_grad is self._hooked and parameter.dtype is before.dtype:  # type: ignore[union-attr]
+            return False
         self.release()
         if parameter is None or not initialized(parameter):
             self.description = UNKNOWN
@@ -210,84 +215,16 @@ class Parameter(Inert):
             self.description = Description(parameter.shape, parameter.dtype)
             self._known, self._hooked = parameter, parameter.requires_grad
             if parameter.requires_grad:
-                self._handle = parameter.register_hook(self)
+                self._hooks = attach(self, parameter)
         return self.description != before
 
     def release(self) -> None:
-        if self._handle is not None:
-            self._handle.remove()
-        self._handle = self._known = None
+        """Take the hook off again."""
+        if self._hooks is not None and (hooks := self._hooks()) is not None:
+            hooks.pop(self, None)
+        self._hooks = self._known = None
         self._hooked = False
 
     def forget_model(self) -> None:
         self.release()
         self._holder = {}
-
-
-class Round:
-    """The forward calls between two backward passes."""
-
-    def __init__(self, number: int, wanted: bool) -> None:
-        self.number = number
-        self.wanted = wanted
-        self.outputs: list[Output] = []
-        self.leaves: list[Output] = []
-        self.called: set[int] = set()
-        self.closed = False
-        self.limit = 3 * DEAD_CALLS_KEPT
-
-    def trim(self) -> None:
-        """Forget the oldest calls that no gradient can reach any more."""
-        old, recent = self.outputs[:-DEAD_CALLS_KEPT], self.outputs[-DEAD_CALLS_KEPT:]
-        leaves = set(map(id, self.leaves))  # a leaf lives on whatever happens to the forward that returned it
-        for output in self.leaves[:-DEAD_CALLS_KEPT]:
-            output.detach()
-        self.leaves = self.leaves[-DEAD_CALLS_KEPT:]
-        self.outputs = [output for output in old if output.alive and id(output) not in leaves] + recent
-        self.limit = max(3 * DEAD_CALLS_KEPT, 2 * len(self.outputs))
-
-    def remove_hooks(self) -> None:
-        for output in self.outputs:
-            output.detach()
-
-
-class Pass(Measurements["Output | Parameter"]):
-    """One backward call: what arrived in it, in order, and the outputs it could have reached."""
-
-    def __init__(self, depth: int, inner: bool, wanted: bool, keep_gradients: bool, pool: Pool) -> None:
-        super().__init__(keep_gradients, pool)
-        self.depth = depth
-        self.wanted = wanted
-        self.thread = threading.get_ident()
-        self.inner = inner
-        self.scale = 1.0
-        self.marked: list[Output] = []
-        self.reports: list[tuple[Layer, tuple[Tensor | None, ...]]] = []
-        self.descriptions: dict[Parameter, Description] = {}
-        self.accumulated: dict[Parameter, Tensor | None] = {}
-        self.rounds: list[Round] = []
-        self.outputs: list[Output] = []
-        self.untracked: set[Parameter] = set()
-        self.replays: dict[object, list[Output]] = {}
-
-    def await_average(self, parameter: Parameter) -> None:
-        """Note what `.grad` holds before this pass, when the gradient to be measured is the average over processes.
-
-        It is there only once DistributedDataParallel has exchanged the gradients, after the last hook has run.
-        """
-        if self.wanted and parameter not in self.accumulated:
-            before = None if (current := parameter.current) is None else current.grad
-            self.accumulated[parameter] = None if before is None else before.detach().clone()
-
-    def add_averages(self, exchanged: bool) -> None:
-        """Take in the averages, now that they are there."""
-        for parameter, before in self.accumulated.items():
-            current = parameter.current
-            after = None if current is None else current.grad
-            if after is None:
-                self.withheld[parameter] = ".grad was gone before it could be read: it holds the average over the processes"
-            elif not exchanged:
-                self.withheld[parameter] = "no_sync(): the processes have not exchanged this gradient yet"
-            else:
-                self.add(parameter, after if before is None else after - before)
-        self.accumulated.clear()

@@ -1,0 +1,121 @@
+"""The forward half of the bookkeeping: which layer returned what, and in which round.
+
+A *round* is the forward calls between one backward pass and the next; calls are counted within it. Outputs remember
+their round, so a later backward over an earlier graph finds its calls again. What is kept of an output is its place and
+its shape, never the tensor: the graph owns the hook, and the two go together.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, nn
+
+from gradlab.capture import engine
+from gradlab.capture.layers import tensors_in
+from gradlab.capture.passes import Pass, Round
+from gradlab.capture.watched import Layer, Output
+from gradlab.capture.watcher import Watcher
+
+
+class ForwardRecorder(ABC):
+    """What the layers of a model returned since the capture began, as long as a gradient can reach it."""
+
+    def __init__(self, layers: Mapping[str, nn.Module], hidden: Mapping[str, str], wanted: Callable[[], bool]) -> None:
+        self.layers = [Layer(self, name, module, place) for place, (name, module) in enumerate(layers.items())]
+        for layer in self.layers:
+            layer.hidden = hidden.get(layer.name, "")
+        self.wanted = wanted
+        self.round = Round(0, wanted=True)
+        self.between_rounds = True
+        self.running: tuple[int, Pass | None] = (engine.NO_TASK, None)
+        """The backward call seen last, and its pass."""
+        self.averages: Callable[[], bool] | None = None
+        """Whether the processes exchange gradients in the pass at hand; None where there is one process."""
+        self.watcher: Watcher
+        self._earlier_rounds: list[Round] = []
+        self._checkpoints: WeakKeyDictionary[object, list[Output]] = WeakKeyDictionary()
+
+    @abstractmethod
+    def running_pass(self) -> Pass:
+        """The pass that the backward call now running belongs to."""
+
+    @abstractmethod
+    def drop_interrupted(self, depth: int) -> None:
+        """Forget passes of this thread that an exception ended: one as deep as this call cannot be under way."""
+
+    def open_round(self) -> None:
+        """Begin to count calls anew, unless the round before is still waiting for its backward."""
+        self.drop_interrupted(depth=0)
+        if self.round.closed:
+            for output in self.round.leaves:  # a leaf outlives the round, and so would its hook
+                output.detach()
+            self._earlier_rounds = [r for r in (*self._earlier_rounds, self.round) if self._still_reachable(r)]
+            self.round = Round(self.round.number + 1, wanted=True)
+        self.round.wanted = self.wanted()
+        self.between_rounds = False
+
+    @staticmethod
+    def _still_reachable(earlier: Round) -> bool:
+        if any(output.alive for output in earlier.outputs):
+            return True
+        earlier.outputs = []  # each points back at the round: without this only the garbage collector frees them
+        return False
+
+    def await_gradient(self, layer: Layer, path: str, tensor: Tensor) -> None:
+        """Take note of a tensor that a layer has returned."""
+        watcher = self.watcher
+        output = watcher.output_type(self, layer, path, tensor)
+        current = output.round
+        current.outputs.append(output)
+        if output.tracked:
+            watcher.watch(output, tensor)
+            if tensor.is_leaf:
+                current.leaves.append(output)
+        elif not torch.is_grad_enabled():
+            # A re-entrant checkpoint runs its forward without grad and again, with grad, inside backward.
+            for context in engine.function_contexts():
+                self._checkpoints.setdefault(context, []).append(output)
+        if len(current.outputs) > current.limit:
+            current.trim()
+
+    def await_parts(self, layer: Layer, returned: object) -> None:
+        """Take note of every tensor in what a layer has returned."""
+        self.watcher.check(layer, returned)
+        parts = list(tensors_in(returned))
+        for path, tensor in parts:
+            self.await_gradient(layer, path, tensor)
+        if not parts:
+            self.note_unmeasurable(layer, f"no tensor was found in the {type(returned).__name__} it returned")
+
+    def note_unmeasurable(self, layer: Layer, note: str) -> None:
+        """Take note of a call that no gradient can be measured of."""
+        output = Output(self, layer, "0", None)
+        output.note = note
+        output.round.outputs.append(output)
+
+    def recomputed(self, layer: Layer, returned: object) -> None:
+        """A forward inside backward is a checkpoint's second run of a call that was counted already.
+
+        A non-re-entrant checkpoint leaves the hooks of the first run in place, so nothing is to be done; a re-entrant
+        one builds the graph only now.
+        """
+        source, inside = engine.replayed_context()
+        if source not in self._checkpoints:
+            return
+        if not isinstance(returned, Tensor):
+            self.watcher.check(layer, returned)
+        waiting = self.running_pass().replays.setdefault(source, list(self._checkpoints[source]))
+        for path, tensor in tensors_in(returned):
+            output = next((o for o in waiting if o.layer is layer and o.path == path), None)
+            if output is None:
+                continue
+            waiting.remove(output)
+            if tensor.requires_grad:
+                output.tracked = True
+                self.watcher.watch(output, tensor)
+            for context in inside:  # a checkpoint inside a checkpoint: it is run without grad once more
+                self._checkpoints.setdefault(context, []).append(output)

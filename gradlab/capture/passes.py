@@ -1,0 +1,84 @@
+"""Rounds and passes: the forward calls between two backward calls, and what arrived in one backward call."""
+
+from __future__ import annotations
+
+import threading
+
+from torch import Tensor
+
+from gradlab.capture.measurements import Measurements, Pool
+from gradlab.capture.watched import Description, Layer, Output, Parameter
+
+DEAD_CALLS_KEPT = 1_000
+"""Calls of one round that are still listed when no gradient can reach them any more: forwards without end are bounded."""
+
+
+class Round:
+    """The forward calls between two backward passes."""
+
+    def __init__(self, number: int, wanted: bool) -> None:
+        self.number = number
+        self.wanted = wanted
+        self.outputs: list[Output] = []
+        self.leaves: list[Output] = []
+        self.called: set[int] = set()
+        self.closed = False
+        self.limit = 3 * DEAD_CALLS_KEPT
+
+    def trim(self) -> None:
+        """Forget the oldest calls that no gradient can reach any more."""
+        old, recent = self.outputs[:-DEAD_CALLS_KEPT], self.outputs[-DEAD_CALLS_KEPT:]
+        leaves = set(map(id, self.leaves))  # a leaf lives on whatever happens to the forward that returned it
+        for output in self.leaves[:-DEAD_CALLS_KEPT]:
+            output.detach()
+        self.leaves = self.leaves[-DEAD_CALLS_KEPT:]
+        self.outputs = [output for output in old if output.alive and id(output) not in leaves] + recent
+        self.limit = max(3 * DEAD_CALLS_KEPT, 2 * len(self.outputs))
+
+    def remove_hooks(self) -> None:
+        for output in self.outputs:
+            output.detach()
+
+
+class Pass(Measurements["Output | Parameter"]):
+    """One backward call: what arrived in it, in order, and the outputs it could have reached."""
+
+    def __init__(self, depth: int, inner: bool, wanted: bool, keep_gradients: bool, pool: Pool) -> None:
+        super().__init__(keep_gradients, pool)
+        self.depth = depth
+        self.wanted = wanted
+        self.thread = threading.get_ident()
+        self.inner = inner
+        self.joined = False
+        """Whether a backward inside this one is part of it, so that an owner may have received several parts."""
+        self.scale = 1.0
+        self.marked: list[Output] = []
+        self.reports: list[tuple[Layer, tuple[Tensor | None, ...]]] = []
+        self.descriptions: dict[Parameter, Description] = {}
+        self.accumulated: dict[Parameter, Tensor | None] = {}
+        self.rounds: list[Round] = []
+        self.outputs: list[Output] = []
+        self.untracked: set[Parameter] = set()
+        self.replays: dict[object, list[Output]] = {}
+
+    def await_average(self, parameter: Parameter) -> None:
+        """Note what `.grad` holds before this pass, when the gradient to be measured is the average over processes.
+
+        It is there only once DistributedDataParallel has exchanged the gradients, after the last hook has run.
+        """
+        if self.wanted and parameter not in self.accumulated:
+            before = None if (current := parameter.current) is None else current.grad
+            self.accumulated[parameter] = None if before is None else before.detach().clone()
+
+    def add_averages(self, exchanged: bool) -> None:
+        """Take in the averages, now that they are there."""
+        for parameter, before in self.accumulated.items():
+            current = parameter.current
+            after = None if current is None else current.grad
+            if after is None:
+                self.withheld[parameter] = ".grad was gone before it could be read: it holds the average over the processes"
+            elif not exchanged:
+                self.withheld[parameter] = "no_sync(): the processes have not exchanged this gradient yet"
+            else:
+                self.add(parameter, after if before is None else after - before)
+        self.accumulated.clear()
