@@ -7,12 +7,14 @@ from gradlab.charts.matrices import Cells, cells, unit_of
 from gradlab.charts.movement import movement
 from gradlab.charts.prediction import unmeasured, with_prediction
 from gradlab.charts.river import NUMBERS_SHOWN, river
+from gradlab.charts.two_numbers import TWO_NUMBERS_HEIGHT, no_numbers_yet, two_numbers
 
 __all__ = [
     "CHART_HEIGHT",
     "HUES",
     "MARK_SHAPES",
     "NUMBERS_SHOWN",
+    "TWO_NUMBERS_HEIGHT",
     "Cells",
     "Figure",
     "Hue",
@@ -20,8 +22,10 @@ __all__ = [
     "cells",
     "lines",
     "movement",
+    "no_numbers_yet",
     "readings",
     "river",
+    "two_numbers",
     "unit_of",
     "unmeasured",
     "with_prediction",

@@ -15,11 +15,16 @@ from gradlab import charts
 from gradlab.comparison import Comparison, compare_results
 from gradlab.diagnosis import Diagnosis, diagnose
 from gradlab.experiment import ExperimentResult, run_experiment
+from gradlab.lessons.challenge import Challenge, challenge
+from gradlab.lessons.demonstrations import Demonstration
+from gradlab.lessons.demonstrations.base import RUNS
 from gradlab.lessons.learning import OPTIMIZERS, Movement, Optimizer, weight_movement
 from gradlab.lessons.matrices import Matrix, weight_gradient
+from gradlab.lessons.mistakes import MISTAKES
 from gradlab.lessons.predictions import FactorQuestion, factor_question
 from gradlab.lessons.question import Posed
 from gradlab.lessons.questions import QUESTIONS
+from gradlab.lessons.takeaways import TAKEAWAYS, Evidence
 from gradlab.lessons.trend import layer_of
 from gradlab.spec import ExperimentSpec
 from gradlab.trail import Quantity, backward_trail
@@ -146,6 +151,35 @@ def movement_picture(spec: ExperimentSpec, steps: int, dark: bool) -> Picture:
 def compared(a: ExperimentSpec, b: ExperimentSpec, quantity: str, under_study: str) -> Comparison:
     """Frozen, and shared as it is: a copy of two whole measurements for every visitor takes longer than the page."""
     return compare_results(measured(a), measured(b), under_study=under_study, gradient=quantity)
+
+
+@st.cache_data(max_entries=200, show_spinner=False)
+def demonstration(mistake: str, spec: ExperimentSpec) -> Demonstration:
+    with taking_turns(RUNS * products_of(spec)):
+        return MISTAKES[mistake].demonstrate(spec)
+
+
+@st.cache_data(max_entries=200, show_spinner=False)
+def demonstration_picture(mistake: str, spec: ExperimentSpec, dark: bool) -> Picture:
+    found = demonstration(mistake, spec)
+    return _picture(charts.two_numbers(found.wrong, found.right, dark=dark))
+
+
+@st.cache_data(max_entries=2, show_spinner=False)
+def nothing_demonstrated(dark: bool) -> Picture:
+    return _picture(charts.no_numbers_yet(dark=dark))
+
+
+@st.cache_resource(max_entries=200, show_spinner=False)
+def challenge_on(plain: ExperimentSpec, shortcut: ExperimentSpec) -> Challenge:
+    """The two questions of the challenge: shared as they are, because their functions cannot be copied."""
+    return challenge(measured(plain), measured(shortcut))
+
+
+@st.cache_data(max_entries=200, show_spinner=False)
+def evidence(plain: ExperimentSpec, shortcut: ExperimentSpec) -> dict[str, Evidence]:
+    """What these two measurements say to each takeaway, by its key."""
+    return {key: takeaway.check(measured(plain), measured(shortcut)) for key, takeaway in TAKEAWAYS.items()}
 
 
 def hues_of(specs: Sequence[ExperimentSpec]) -> list[int]:

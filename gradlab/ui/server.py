@@ -11,9 +11,21 @@ from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from gradlab.charts import Cells, cells, movement, readings, river, unit_of, unmeasured, with_prediction
+from gradlab.charts import (
+    Cells,
+    cells,
+    movement,
+    no_numbers_yet,
+    readings,
+    river,
+    two_numbers,
+    unit_of,
+    unmeasured,
+    with_prediction,
+)
 from gradlab.experiment import run_experiment
 from gradlab.export import to_csv
+from gradlab.lessons.demonstrations import Reading
 from gradlab.lessons.learning import Optimizer, weight_movement
 from gradlab.presets import PRESETS
 from gradlab.trail import backward_trail
@@ -77,5 +89,7 @@ async def warm_up(app: Any) -> AsyncIterator[None]:
         movement({kind: weight_movement(result.spec, 1, kind) for kind in Optimizer}, dark=dark)
         for kind in Cells:
             cells([[1.0]], unit=unit_of([[1.0]]), kind=kind, name="one", what="warm-up", dark=dark)
+        no_numbers_yet(dark=dark)
+        two_numbers(Reading(label="one", value=1.0), Reading(label="other", value=None), dark=dark)
     to_csv(result)
     yield

@@ -131,6 +131,12 @@ class Visit:
         """Layer -> mark for all readings that the scale has no place for."""
         return {row.layer: row.mark for row in self._readings() if row.mark}
 
+    @property
+    def trails(self):
+        """Name of the network -> layer -> reading, for all bands of a river."""
+        rows = [row for _, data in self.layers() if "trail" in data for row in data.itertuples()]
+        return {name: {row.layer: row.reading for row in rows if row.trail == name} for name in {row.trail for row in rows}}
+
     def _readings(self):
         """All rows behind the chart that are readings; what was predicted is none."""
         return [row for _, data in self.layers() if "mark" in data for row in data.itertuples()]
