@@ -55,9 +55,10 @@ def _template(dark: bool, measured: bool) -> dict[str, Any]:
     y = alt.Y("reading", type="quantitative", scale=scale, axis=shown)
     along, one = alt.Order("place", type="quantitative"), alt.Detail("series", type="nominal")
     legend = alt.Legend(orient="top", title=None, labelLimit=0, symbolSize=110, columns=1, symbolStrokeWidth=2)
-    color = _by_name(alt.Color, "$colors", legend)
+    color, shape = _by_name(alt.Color, "$colors", None), _by_name(alt.Shape, "$shapes", legend)
+    with_legend = _by_name(alt.Color, "$colors", legend)
     claim = named(str(Kind.CLAIM)).mark_line(strokeDash=[2, 4], strokeWidth=2.5)
-    layers = [claim.encode(x=x, y=y, order=along, detail=one, color=color)]
+    layers = [claim.encode(x=x, y=y, order=along, detail=one, color=color if measured else with_legend)]
     if measured:
         tooltip = [
             alt.Tooltip("series", type="nominal", title="which"),
@@ -69,18 +70,20 @@ def _template(dark: bool, measured: bool) -> dict[str, Any]:
         low, high = alt.Y("low", type="quantitative", scale=scale, axis=shown), alt.Y2("high")
         data = str(Kind.MEASURED)
         layers = [
-            named(data).mark_area(opacity=0.2).encode(x=x, y=low, y2=high, order=along, detail=one, color=color),
+            named(data).mark_area(opacity=0.2).encode(x=x, y=low, y2=high, detail=one, color=color),
             *layers,
             named(str(Kind.THEORY)).mark_line(strokeDash=[8, 5], strokeWidth=2.5)
             .encode(x=x, y=y, order=along, detail=one, color=color),
             named(data).mark_line(strokeWidth=1.5).encode(x=x, y=y, order=along, detail=one, color=color),
             named(data).mark_point(filled=False, size=55, strokeWidth=2, opacity=1)
-            .encode(x=x, y=y, color=color, shape=_by_name(alt.Shape, "$shapes", legend), tooltip=tooltip),
+            .encode(x=x, y=y, color=with_legend, shape=shape, tooltip=tooltip),
         ]  # fmt: skip
-    return written(alt.layer(*layers).properties(height=CHART_HEIGHT + 60))
+    return written(
+        alt.layer(*layers).resolve_scale(color="independent", shape="independent").properties(height=CHART_HEIGHT + 60)
+    )
 
 
-def _by_name(channel: Any, values: str, legend: alt.Legend) -> Any:
+def _by_name(channel: Any, values: str, legend: alt.Legend | None) -> Any:
     return channel("series", type="nominal", scale=alt.Scale(domain=["$names"], range=[values]), legend=legend)
 
 

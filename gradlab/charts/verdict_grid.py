@@ -85,7 +85,7 @@ def verdict_grid(
 
 @lru_cache(TEMPLATES_KEPT)
 def _template(dark: bool, rows: int) -> dict[str, Any]:
-    powers = axis("the loss is multiplied by 10 to the power of", dark, labelAngle=0, labelOverlap=True, ticks=False)
+    powers = axis("loss × 10 to the power of", dark, labelAngle=0, labelOverlap=True, ticks=False)
     x = alt.X("power", type="ordinal", sort=["$powers"], scale=alt.Scale(paddingInner=0.06), axis=powers)
     detectors = alt.Axis(title=None, labelColor=ink(dark), labelLimit=150, ticks=False, domain=False)
     y = alt.Y("detector", type="nominal", sort=["$detectors"], scale=alt.Scale(paddingInner=0.12), axis=detectors)

@@ -10,9 +10,9 @@ from gradlab.lessons.myth_trails import (
     ONE_SAMPLE,
     MythResult,
     Trails,
+    in_words,
     many_trails,
     movements,
-    over_layers,
     result_of,
     runs_at,
     trails_at,
@@ -29,12 +29,11 @@ def batch_norm(seeds: Sequence[int]) -> MythResult:
     # The formula is the limit of large batches.
     normed = trails_at(seeds, **network, normalization="batch_norm", batch_size=256)
     plain = trails_at(seeds, **network)
-    theory, steps = predict_factor(normed.spec), len(normed.layers) - 1
+    theory = predict_factor(normed.spec)
     return result_of(
         normed,
         1.0,
-        f"With BatchNorm {over_layers(normed.factor, steps)}. Without it, in the same network, it is"
-        f" {short_number(plain.factor)}.",
+        f"With BatchNorm {in_words(normed)}. Without it, in the same network, it is {short_number(plain.factor)}.",
         [normed.frame("with BatchNorm"), plain.frame("without", hue=1)],
         seeds=seeds,
         predicted=theory.factor,
@@ -46,11 +45,11 @@ def shortcuts(seeds: Sequence[int]) -> MythResult:
     """ReLU layers as PyTorch draws them, with and without shortcuts."""
     network = {"layer_sizes": "512x20-10", "activation": "relu"}
     joined = trails_at(seeds, **network, use_shortcut=True)
-    theory, steps = predict_factor(joined.spec), len(joined.layers) - 1
+    theory = predict_factor(joined.spec)
     return result_of(
         joined,
         1.0,
-        f"With shortcuts {over_layers(joined.factor, steps)}.",
+        f"With shortcuts {in_words(joined)}.",
         [joined.frame("with shortcuts", hue=1)],
         seeds=seeds,
         predicted=theory.factor,
@@ -63,12 +62,12 @@ def width(seeds: Sequence[int]) -> MythResult:
     network = ONE_SAMPLE | {"activation": "relu"}
     narrow = many_trails(seeds, **network | {"layer_sizes": "64x20-10"})
     wide = many_trails(seeds, **network | {"layer_sizes": "256x20-10"})
-    theory, steps = predict_factor(wide.spec), len(wide.layers) - 1
+    theory = predict_factor(wide.spec)
     return result_of(
         wide,
         1.0,
-        f"With 256 units {over_layers(wide.factor, steps)}. With 64 it is {short_number(narrow.factor)}. Seeds differ:"
-        f" at the input end typically {short_number(narrow.scatter)}-fold with 64 units, {short_number(wide.scatter)}-fold with 256.",
+        f"With 256 units {in_words(wide)}. With 64 it is {short_number(narrow.factor)}. Seeds differ:"
+        f" there, typically {short_number(narrow.scatter)}-fold with 64 units, {short_number(wide.scatter)}-fold with 256.",
         [narrow.frame("64 units"), wide.frame("256 units", hue=1)],
         seeds=seeds,
         predicted=theory.factor,
@@ -80,12 +79,12 @@ def critical(seeds: Sequence[int]) -> MythResult:
     """Tanh layers at σ_w = 1, σ_b = 0, the critical point."""
     network = {"layer_sizes": "512x20-10", "activation": "tanh", "initializer": "normal", "sigma_w": 1.0, "sigma_b": 0.0}
     trails = trails_at(seeds, **network)
-    theory, steps = predict_factor(trails.spec), len(trails.layers) - 1
+    theory = predict_factor(trails.spec)
     limit = short_number(theory.limit_factor)
     return result_of(
         trails,
         1.0,
-        f"At σ_w = 1, σ_b = 0 {over_layers(trails.factor, steps)}. Theory has {short_number(theory.factor)} for these layers"
+        f"At σ_w = 1, σ_b = 0 {in_words(trails)}. Theory has {short_number(theory.factor)} for these layers"
         f" and {limit} only in the limit of infinitely many.",
         [trails.frame("σ_w = 1, σ_b = 0")],
         seeds=seeds,
@@ -97,11 +96,11 @@ def critical(seeds: Sequence[int]) -> MythResult:
 def he(seeds: Sequence[int]) -> MythResult:
     """ReLU layers with He initialisation."""
     trails = trails_at(seeds, layer_sizes="512x20-10", activation="relu", initializer="he")
-    theory, steps = predict_factor(trails.spec), len(trails.layers) - 1
+    theory = predict_factor(trails.spec)
     return result_of(
         trails,
         1.0,
-        f"With He initialisation {over_layers(trails.factor, steps)}.",
+        f"With He initialisation {in_words(trails)}.",
         [trails.frame("He initialisation")],
         seeds=seeds,
         predicted=theory.factor,

@@ -110,6 +110,11 @@ class Trails:
         return _geometric_mean(self.factors)
 
     @property
+    def at_the_input_end(self) -> float:
+        """What arrives at the first layer, relative to the output end: the geometric mean over the seeds."""
+        return _geometric_mean([readings[-1] for readings in self.readings])
+
+    @property
     def scatter(self) -> float:
         """By what factor a seed typically differs at the input end: one standard deviation of the logarithms."""
         return math.exp(stdev(math.log(readings[-1]) for readings in self.readings))
@@ -210,8 +215,8 @@ def result_of(
     )
 
 
-def over_layers(factor: float, steps: int) -> str:
-    """The factor per layer, and what it makes of a gradient over so many layers."""
-    whole = factor**steps
-    left = f"{share_left(whole)} is left" if whole < 0.95 else f"{short_number(whole)} times as much arrives"
-    return f"the factor per layer toward the input is {short_number(factor)}: {left} {steps} layers on"
+def in_words(trails: Trails) -> str:
+    """The factor per layer, and what was measured at the input end."""
+    left, steps = trails.at_the_input_end, len(trails.layers) - 1
+    size = f"{share_left(left)} is left" if left < 0.95 else f"{short_number(left)} times as much arrives"
+    return f"the factor per layer toward the input is {short_number(trails.factor)}; {size} at the input end, {steps} layers on"

@@ -93,7 +93,8 @@ MYTHS: dict[str, Myth] = {
         link="https://arxiv.org/abs/1902.08129",
         why="ReLU passes the gradient at half of the units, but only 34 % of the signal's variance. BatchNorm divides by the"
         " root of what is left of the signal, forward and backward: that gives the gradient more than ReLU took. The scale of"
-        " the weights cancels, so no scale at initialisation prevents it. Training, which moves all the weights, can.",
+        " the weights cancels, so no scale at initialisation prevents it; training can. Only the first layer, whose input"
+        " no ReLU has cut, takes a smaller step.",
         measure=myth_runs.batch_norm,
         seed_count=3,
     ),
