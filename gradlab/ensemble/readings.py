@@ -127,7 +127,8 @@ def product_statistics(left: Sequence[Tensor], right: Sequence[Tensor], of_left:
         result[3], result[4], result[5] = np.min(ends, 0), np.max(ends, 0), np.max(np.abs(ends), 0)
         inexact = (of_left[5] > 0) & (of_right[5] > 0) & ~((result[5] > low) & (result[5] < high))
     for place in np.flatnonzero(inexact.any(0)).tolist():
-        chosen = torch.from_numpy(np.flatnonzero(inexact[:, place]))
+        seeds = np.flatnonzero(inexact[:, place])
+        chosen = torch.from_numpy(seeds)
         products = left[place][chosen][:, :, None] * right[place][chosen][:, None, :]
-        result[:, chosen, place] = row_statistics(products.flatten(1))
+        result[:, seeds, place] = row_statistics(products.flatten(1))
     return result
