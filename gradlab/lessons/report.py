@@ -96,7 +96,8 @@ def _sentences(
     count = len(progress.answers)
     if not count and median_log_error is None:
         return ("You have answered no question yet.",)
-    found = [f"Of {count} answers {right} agree with the measurement."] if count else []
+    answers = "1 answer" if count == 1 else f"{count} answers"
+    found = [f"{right} of {answers} agree{'s' * (right == 1)} with the measurement."] if count else []
     for row in calibration:
         if row.answered:
             title = CONFIDENCE_TITLES[row.confidence].lower()

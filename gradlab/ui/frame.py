@@ -7,8 +7,14 @@ import streamlit as st
 from gradlab.lessons import progress
 from gradlab.lessons.course import PAGES
 from gradlab.lessons.questions import QUESTIONS
-from gradlab.ui import cache, pages, questions, state
+from gradlab.trail import Quantity
+from gradlab.ui import cache, pages, panels, questions, state
 
+READ_FROM_A_CHART = {
+    *("seen", "seen_largest", "steepest_step", "worked_start", "worked_trend", "worked_name"),
+    *("where_they_part", "challenge_layer", "challenge_direction"),
+}
+"""Questions about a chart; the others ask for a prediction, which the chart would give away."""
 LAB_TITLES = {
     "seeds": "Would another seed have shown you the same?",
     "depth": "Does theory predict the factor you measure?",
@@ -43,6 +49,11 @@ def _missed(name: str) -> None:
     if posed is None:
         due = next(iter(progress.due(questions.progress(), name)), None)
         posed = progress.pose_due(due, cache.measured) if due else None
-    if posed is not None:
-        st.header("Once more, with another seed")
-        questions.ask(posed, page=name)
+    if posed is None:
+        return
+    st.header("Once more, with another seed")
+    if posed.question.key in READ_FROM_A_CHART or questions.answered(posed):
+        titles = ["Without shortcuts", "With shortcuts"] if posed.question.pair else ["This network"]
+        specs = dict(zip(titles, posed.specs, strict=True))
+        panels.show(cache.river(specs, Quantity.WEIGHTS, None, panels.dark()), f"{name}_missed")
+    questions.ask(posed, page=name)

@@ -95,7 +95,7 @@ def test_the_record_counts_by_how_sure_they_were(visit):
     given = [("one_number", True, "certain"), ("visit_order", False, "certain"), ("last_layer", True, "certain")]
     given += [("loss_hands_on", False, "unsure")]
     page = with_record(visit, *given)
-    assert "Of 4 answers 2 agree with the measurement." in page.markdown
+    assert "2 of 4 answers agree with the measurement." in page.markdown
     assert "| certain | 3 | 2 | 67 % |" in page.markdown
     assert "| fairly sure | 0 | 0 | – |" in page.markdown
     assert "| unsure | 1 | 0 | 0 % |" in page.markdown
@@ -120,6 +120,6 @@ def test_nothing_missed_is_nothing_to_look_at_again(visit):
 
 def test_an_answer_given_in_the_course_is_in_the_record(visit):
     page = visit("predict").answer("grows", "certain").go("takeaways")
-    assert "Of 1 answers 0 agree with the measurement." in page.markdown
+    assert "0 of 1 answer agree with the measurement." in page.markdown
     assert "predict" in links(page)
     assert "Once more, with another seed" in [header.value for header in page.at.header]
