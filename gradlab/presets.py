@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -63,6 +64,19 @@ PRESETS: dict[str, Preset] = {
         look_for="Twice the He initialisation: the readings grow toward the input end, about twofold per layer.",
         spec=ExperimentSpec(
             network=_deep(64, 20, 1, activation=Activation.RELU, initializer=Initializer.HE, gain=2.0), batch=_NORMAL_BATCH
+        ),
+    ),
+    "bias_free_relu": Preset(
+        title="Bias-free ReLU: the two gradients part",
+        look_for="The output gradients shrink toward the input, the weight gradients keep about one size in every layer.",
+        spec=ExperimentSpec(
+            # Without biases, <W, dL/dW> is the same in every layer, whatever the scale of the weights and the loss (Du, Hu &
+            # Lee 2018). One output and no target: then no layer sees an error that the weights have amplified themselves.
+            network=_deep(
+                128, 12, 1, activation=Activation.RELU, initializer=Initializer.NORMAL, sigma_w=math.sqrt(1 / 3), use_bias=False
+            ),
+            batch=BatchSpec(sample_input=SampleInput.STANDARD_NORMAL),
+            loss=Loss.OUTPUT_SUM,
         ),
     ),
 }

