@@ -153,7 +153,9 @@ def table(spec: ExperimentSpec, cut_offs: CutOffs, power: int) -> None:
     """What every published rule set says at this power, and why; those that report nothing share a row."""
     st.header("Who says what, and why?")
     verdicts = cache.published_verdicts(spec, power)
-    rows: list[tuple[str, RuleWord, str]] = [(RULE_SETS[one.rule_set].title, one.verdict, one.sentence) for one in verdicts if one.verdict is not RuleWord.NONE]
+    rows: list[tuple[str, RuleWord, str]] = [
+        (RULE_SETS[one.rule_set].title, one.verdict, one.sentence) for one in verdicts if one.verdict is not RuleWord.NONE
+    ]
     if silent := [one for one in verdicts if one.verdict is RuleWord.NONE]:
         rows.append((", ".join(RULE_SETS[one.rule_set].title for one in silent), RuleWord.NONE, silent[0].sentence))
     head = [f"| rule set | verdict at {power_of_ten(power)} | why |", "|:---|:---|:---|"]
@@ -189,6 +191,7 @@ def cut_offs() -> CutOffs:
     values: dict[str, float] = {}
     with st.expander("The lab's own cut-offs, to be changed"):
         st.markdown("A is what is left of the gradient at the input end of the hidden layers of one width: 1 is all of it.")
+        problem = st.container()
         for name, reason in CUT_OFF_REASONS.items():
             number, why = st.columns([1, 2], vertical_alignment="center")
             with number:
@@ -197,8 +200,8 @@ def cut_offs() -> CutOffs:
         try:
             kept = CutOffs(**values)  # type: ignore[arg-type]
         except SpecError as error:
-            st.error("These cut-offs do not go together. You still see the verdicts of the last ones that did.")
-            st.text(str(error))
+            problem.error("These cut-offs do not go together. You still see the verdicts of the last ones that did.")
+            problem.text(str(error))
         st.button("Back to the lab's own", key="verdicts_reset", on_click=_reset, disabled=values == asdict(CutOffs()))
     st.session_state[_CUT_OFFS] = kept
     return kept
