@@ -8,7 +8,9 @@ from gradlab.lessons.snippets import Snippet
 
 
 def show(snippet: Snippet) -> None:
-    """The code with numbered lines, and its notes under it."""
-    st.code(snippet.code, language="python", line_numbers=True)
-    notes = [(number, text.replace("_", r"\_")) for number, text in snippet.numbered_notes()]
-    st.markdown("\n".join(f"- **Line {number}.** {text}" for number, text in notes))
+    """The code, and its notes under it in the order of the lines, each with the words it is about."""
+    # No line numbers: with them long lines do not wrap, and on a phone the box scrolls where a keyboard cannot reach.
+    st.code(snippet.code, language="python", wrap_lines=True)
+    notes = sorted(snippet.notes, key=lambda note: snippet.code.index(note.fragment))
+    lines = [(note.fragment, note.text.replace("_", r"\_")) for note in notes]
+    st.markdown("\n".join(f"- `{fragment}`: {text}" for fragment, text in lines))

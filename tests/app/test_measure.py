@@ -213,8 +213,8 @@ def test_the_lines_of_code_stand_there_as_they_are_with_their_notes(visit):
     (code,) = page.at.code
     assert code.value == MEASUREMENT.code.strip()
     assert ast.parse(code.value)
-    for line, text in MEASUREMENT.numbered_notes():
-        assert f"**Line {line}.** {text}" in page.markdown.replace("\\_", "_")
+    for note in MEASUREMENT.notes:
+        assert f"- `{note.fragment}`: {note.text}" in page.markdown.replace("\\_", "_")
 
 
 @pytest.mark.parametrize("link", EDGES, ids=lambda link: " ".join(link.values()))
