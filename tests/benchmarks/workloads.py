@@ -25,6 +25,24 @@ class Workload(NamedTuple):
         return loss
 
 
+def six_numbers(gradient: Tensor) -> dict[str, float]:
+    """Statistics as they are mostly written: one torch call and one .item() each."""
+    return {
+        "mean_abs": gradient.abs().mean().item(),
+        "norm": gradient.norm().item(),
+        "min": gradient.min().item(),
+        "max": gradient.max().item(),
+        "max_abs": gradient.abs().max().item(),
+        "zero_fraction": (gradient == 0).float().mean().item(),
+    }
+
+
+def six_numbers_of_weights(model: nn.Module) -> dict[str, dict[str, float]]:
+    """The same of every weight gradient, from .grad."""
+    named = model.named_parameters()
+    return {name: six_numbers(weight.grad) for name, weight in named if "weight" in name and weight.grad is not None}
+
+
 def _mean_square(output: Tensor) -> Tensor:
     return output.square().mean()
 
