@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 import streamlit as st
 from streamlit.errors import StreamlitAPIException
@@ -23,9 +24,9 @@ LAB = {
 TITLES = COURSE | LAB
 
 
-def page(name: str, *, first: str = "start") -> StreamlitPage:
-    """The page of that name; `first` names the one that the bare address leads to."""
-    return st.Page(FOLDER / f"{name}.py", title=TITLES[name], url_path=name, default=name == first)
+def page(name: str) -> StreamlitPage:
+    """The page of that name at its address; the start page has the bare address."""
+    return _page(name, at_bare_address=name == "start")
 
 
 def in_menu(limited: Sequence[str]) -> list[str]:
@@ -39,7 +40,23 @@ def menu(limited: Sequence[str]) -> list[StreamlitPage]:
     Without sections: Streamlit puts their headings into the list where a screen reader expects nothing but entries.
     """
     names = in_menu(limited)
-    return [page(name, first=names[0]) for name in names]
+    return [*map(page, names), _other_address(names[0])]
+
+
+def _other_address(name: str) -> StreamlitPage:
+    """The first page once more, not in the menu: at the bare address, or the start page at `/start`.
+
+    Streamlit has its default page at the bare address alone: a lesson's link to the first page of its menu would lead to
+    "Page not found".
+    """
+    return _page(name, at_bare_address=name != "start", visibility="hidden")
+
+
+def _page(name: str, *, at_bare_address: bool, visibility: Literal["visible", "hidden"] = "visible") -> StreamlitPage:
+    # The default page keeps the path it is given from all others, and is not found there.
+    path = "home" if at_bare_address else name
+    file = FOLDER / f"{name}.py"
+    return st.Page(file, title=TITLES[name], url_path=path, default=at_bare_address, visibility=visibility)
 
 
 def link(name: str, label: str) -> None:
