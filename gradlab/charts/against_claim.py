@@ -8,7 +8,20 @@ from typing import Any
 import altair as alt
 import pandas
 
-from gradlab.charts.base import CHART_HEIGHT, HUES, TEMPLATES_KEPT, Figure, axis, figure, ink, layer_axis, muted, named, written
+from gradlab.charts.base import (
+    CHART_HEIGHT,
+    HUES,
+    TEMPLATES_KEPT,
+    Figure,
+    axis,
+    figure,
+    ink,
+    layer_axis,
+    legend,
+    muted,
+    named,
+    written,
+)
 from gradlab.lessons.myth_trails import CLAIM, THEORY, Kind
 from gradlab.text import short_number
 
@@ -54,9 +67,9 @@ def _template(dark: bool, measured: bool) -> dict[str, Any]:
     shown = axis("$y_title", dark, format="~g", tickCount=6)
     y = alt.Y("reading", type="quantitative", scale=scale, axis=shown)
     along, one = alt.Order("place", type="quantitative"), alt.Detail("series", type="nominal")
-    legend = alt.Legend(orient="top", title=None, labelLimit=0, symbolSize=110, columns=1, symbolStrokeWidth=2)
-    color, shape = _by_name(alt.Color, "$colors", None), _by_name(alt.Shape, "$shapes", legend)
-    with_legend = _by_name(alt.Color, "$colors", legend)
+    names = legend(dark, symbolSize=110, columns=1, symbolStrokeWidth=2)
+    color, shape = _by_name(alt.Color, "$colors", None), _by_name(alt.Shape, "$shapes", names)
+    with_legend = _by_name(alt.Color, "$colors", names)
     claim = named(str(Kind.CLAIM)).mark_line(strokeDash=[2, 4], strokeWidth=2.5)
     layers = [claim.encode(x=x, y=y, order=along, detail=one, color=color if measured else with_legend)]
     if measured:
@@ -83,8 +96,8 @@ def _template(dark: bool, measured: bool) -> dict[str, Any]:
     )
 
 
-def _by_name(channel: Any, values: str, legend: alt.Legend | None) -> Any:
-    return channel("series", type="nominal", scale=alt.Scale(domain=["$names"], range=[values]), legend=legend)
+def _by_name(channel: Any, values: str, names: alt.Legend | None) -> Any:
+    return channel("series", type="nominal", scale=alt.Scale(domain=["$names"], range=[values]), legend=names)
 
 
 def _ends(line: pandas.DataFrame) -> str:

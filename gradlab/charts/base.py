@@ -92,6 +92,11 @@ def axis(title: str, dark: bool, **options: Any) -> alt.Axis:
     return alt.Axis(title=title, labelColor=ink(dark), titleColor=ink(dark), **options)
 
 
+def legend(dark: bool, **options: Any) -> alt.Legend:
+    """A legend above the chart whose words are legible in either theme and never cut."""
+    return alt.Legend(orient="top", title=None, labelLimit=0, labelColor=ink(dark), **options)
+
+
 def layer_axis(title: str, dark: bool) -> alt.X:
     """Layers side by side, evenly spaced, in the order of the slot `layers`."""
     shown = axis(title, dark, labelOverlap=True, labelAngle=0, grid=False)

@@ -12,7 +12,7 @@ import altair as alt
 import pandas
 
 from gradlab.charts import marks
-from gradlab.charts.base import CHART_HEIGHT, HUES, TEMPLATES_KEPT, Figure, axis, figure, layer_axis, named, written
+from gradlab.charts.base import CHART_HEIGHT, HUES, TEMPLATES_KEPT, Figure, axis, figure, layer_axis, legend, named, written
 from gradlab.text import short_number
 
 DASHES = ([1, 0], [6, 4], [2, 3], [8, 3, 2, 3])
@@ -86,7 +86,7 @@ def _template(dark: bool, several: bool, unseen: bool, anything: bool) -> dict[s
     domain = alt.Undefined if anything else [0.1, 1.0]
     scale = alt.Scale(type="log", nice=False, padding=12, domain=domain)
     y = alt.Y("reading", type="quantitative", scale=scale, axis=axis("$y_title", dark, format="~e", tickCount=6))
-    legend = alt.Legend(orient="top", title=None, labelLimit=0, symbolSize=90) if several else None
+    names = legend(dark, symbolSize=90) if several else None
     tooltip = [
         *([alt.Tooltip("trail", type="nominal", title="which")] if several else []),
         alt.Tooltip("layer", type="nominal"),
@@ -104,7 +104,7 @@ def _template(dark: bool, several: bool, unseen: bool, anything: bool) -> dict[s
         named("shown")
         .mark_point(filled=True, size=80, opacity=1)
         .encode(
-            x=x, y=y, color=_by_name(alt.Color, "$hues", legend), shape=_by_name(alt.Shape, "$shapes", legend), tooltip=tooltip,
+            x=x, y=y, color=_by_name(alt.Color, "$hues", names), shape=_by_name(alt.Shape, "$shapes", names), tooltip=tooltip,
         ),
     ]  # fmt: skip
     if unseen:
@@ -115,8 +115,8 @@ def _template(dark: bool, several: bool, unseen: bool, anything: bool) -> dict[s
     return written(chart.properties(height=CHART_HEIGHT))
 
 
-def _by_name(channel: Any, values: str, legend: alt.Legend | None) -> Any:
-    return channel("trail", type="nominal", scale=alt.Scale(domain=["$names"], range=[values]), legend=legend)
+def _by_name(channel: Any, values: str, names: alt.Legend | None) -> Any:
+    return channel("trail", type="nominal", scale=alt.Scale(domain=["$names"], range=[values]), legend=names)
 
 
 def _described(name: str, frame: pandas.DataFrame, said: str) -> str:
