@@ -12,6 +12,7 @@ from gradlab.capture import CAPTURE_METHODS, capture_gradients
 from gradlab.errors import CaptureError
 from gradlab.experiment import ExperimentResult, run_experiment
 from gradlab.lessons.question import Option, Question, fixed
+from gradlab.lessons.situations import linear
 from gradlab.lessons.thread_warnings import filtered_here
 from gradlab.networks import build_network
 from gradlab.presets import PRESETS
@@ -38,7 +39,7 @@ def _in_front_of_an_in_place_activation() -> dict[CaptureMethod, str]:
     found = {}
     for method in CaptureMethod:
         generator = torch.Generator().manual_seed(0)
-        network = nn.Sequential(nn.Linear(4, 8), nn.ReLU(inplace=True), nn.Linear(8, 1))
+        network = nn.Sequential(linear(4, 8, generator), nn.ReLU(inplace=True), linear(8, 1, generator))
         try:
             with capture_gradients(network, method) as capture:
                 network(torch.randn(3, 4, generator=generator)).sum().backward()

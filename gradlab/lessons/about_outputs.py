@@ -10,6 +10,7 @@ from torch import nn
 from gradlab.capture import OutputGradient, Status, capture_gradients
 from gradlab.experiment import ExperimentResult
 from gradlab.lessons.question import Option, Question, fixed
+from gradlab.lessons.situations import linear
 from gradlab.lessons.trend import TREND_WORDS, diagnosis_of, layer_of, trend, why_no_trend
 from gradlab.text import short_number
 from gradlab.trail import Quantity
@@ -229,7 +230,8 @@ ZERO_OR_NONE = Question(
 @cache
 def _cut_off_and_dead() -> tuple[OutputGradient, OutputGradient]:
     """What is captured at a layer the loss does not depend on, and at one whose gradient a dead ReLU swallows."""
-    path, aside, dead = nn.Linear(3, 3), nn.Linear(3, 3), nn.ReLU()
+    generator = torch.Generator().manual_seed(0)
+    path, aside, dead = linear(3, 3, generator), linear(3, 3, generator), nn.ReLU()
     network = nn.ModuleDict({"path": path, "aside": aside, "dead": dead})
     with capture_gradients(network) as capture:
         x = torch.ones(1, 3)
