@@ -150,6 +150,7 @@ def test_any_experiment_gives_the_numbers_of_single_experiments(spec):
     [
         {"normalization": "batch_norm", "batch_size": 2, "sample_input": "standard_normal"},
         {"normalization": "batch_norm", "batch_size": 5},
+        {"normalization": "batch_norm", "batch_size": 5, "activation": "relu", "target": "standard_normal"},
         {"normalization": "layer_norm_after"},
         {"normalization": "layer_norm_before", "layer_sizes": "2-2-2-2-2"},
         {"normalization": "layer_norm_after", "layer_sizes": "8x8", "activate_last": False, "loss": "output_sum"},
@@ -251,6 +252,7 @@ def test_products_below_the_smallest_number_are_zero_as_in_float32():
         {"layer_sizes": "3-3-1"},
         {"layer_sizes": "3-1"},
         {"layer_sizes": "8x14-1", "gain": 1e-4},
+        {"layer_sizes": "8x18-1", "gain": 1e-6},
         {"layer_sizes": "3x9-1", "activation": "relu"},
         {"layer_sizes": "2x7-1", "activation": "relu", "initializer": "he"},
         PARTLY_BROKEN,
