@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils import skip_init
 
 from gradlab.registry import Choice
 from gradlab.spec import DEFAULT_SEED, Activation, ExperimentSpec, Initializer, NetworkSpec, Normalization, Precision
@@ -125,9 +124,7 @@ class DeepNetwork(nn.Module):
 
 def _layer(spec: NetworkSpec, index: int, generator: torch.Generator) -> nn.Sequential:
     fan_in, fan_out = spec.layer_sizes[index], spec.layer_sizes[index + 1]
-    # skip_init leaves the weights undrawn: nn.Linear itself would draw from the global generator, which all threads of
-    # a Streamlit server share.
-    linear = skip_init(nn.Linear, fan_in, fan_out, bias=spec.use_bias, dtype=torch.float32)
+    linear = undrawn_linear(fan_in, fan_out, bias=spec.use_bias)
     with torch.no_grad():
         if linear.bias is not None:
             linear.bias.zero_()
@@ -139,6 +136,18 @@ def _layer(spec: NetworkSpec, index: int, generator: torch.Generator) -> nn.Sequ
     if spec.activate_last or index < spec.depth - 1:
         parts.append(ACTIVATIONS[spec.activation].build())
     return nn.Sequential(*parts)
+
+
+def undrawn_linear(fan_in: int, fan_out: int, *, bias: bool = True) -> nn.Linear:
+    """A float32 linear map whose weights are memory as it was found, to be filled.
+
+    `nn.Linear` itself would draw from the global generator, which all threads of a Streamlit server share, and PyTorch's
+    `skip_init` takes twice as long and imports a symbolic algebra package.
+    """
+    linear = nn.Linear(fan_in, fan_out, bias=bias, dtype=torch.float32, device="meta")
+    for name, parameter in list(linear.named_parameters()):
+        setattr(linear, name, nn.Parameter(torch.empty(parameter.shape, dtype=torch.float32)))
+    return linear
 
 
 def build_network(spec: ExperimentSpec | NetworkSpec, seed: int | None = None) -> DeepNetwork:

@@ -178,8 +178,13 @@ class ExperimentSpec:
         if labels != (self.loss is Loss.CROSS_ENTROPY) and self.loss is not Loss.OUTPUT_SUM:
             allowed = "class_labels with the loss cross_entropy" if not labels else "zeros or standard_normal"
             raise SpecError("target", str(self.batch.target), f"{allowed}, as the loss is {self.loss}")
-        if self.network.normalization is Normalization.BATCH_NORM and self.batch.batch_size < 2:
-            raise SpecError("batch_size", self.batch.batch_size, "2 or more with batch_norm, which averages over the batch")
+        if self.network.normalization is Normalization.BATCH_NORM:
+            if self.batch.batch_size < 2:
+                raise SpecError("batch_size", self.batch.batch_size, "2 or more with batch_norm, which averages over the batch")
+            if self.batch.sample_input is not SampleInput.STANDARD_NORMAL:
+                # Every row the same: the deviation it divides by is rounding noise, and so would be all gradients before it.
+                allowed = "standard_normal with batch_norm, which needs samples that differ"
+                raise SpecError("sample_input", str(self.batch.sample_input), allowed)
 
     def replace(self, **changes: Any) -> ExperimentSpec:
         """The same experiment with some fields changed, named as in `to_dict` (such as `activation="relu"`)."""

@@ -149,7 +149,7 @@ def test_any_experiment_gives_the_numbers_of_single_experiments(spec):
     "changes",
     [
         {"normalization": "batch_norm", "batch_size": 2, "sample_input": "standard_normal"},
-        {"normalization": "batch_norm", "batch_size": 5},
+        {"normalization": "batch_norm", "batch_size": 5, "sample_input": "standard_normal"},
         {"normalization": "batch_norm", "batch_size": 5, "activation": "relu", "target": "standard_normal"},
         {"normalization": "layer_norm_after"},
         {"normalization": "layer_norm_before", "layer_sizes": "2-2-2-2-2"},

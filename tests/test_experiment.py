@@ -137,7 +137,8 @@ VALID = [
 @pytest.mark.parametrize("normalization", Normalization)
 def test_every_loss_target_and_normalisation_is_measured_right(loss, wanted, normalization):
     dtypes = itertools.cycle(("float32", "float64"))
-    for inputs, use_shortcut, dtype in zip([*SampleInput] * 2, (False, True) * 3, dtypes, strict=False):
+    all_inputs = ["standard_normal"] if normalization is Normalization.BATCH_NORM else [*SampleInput]
+    for inputs, use_shortcut, dtype in zip(all_inputs * 2, (False, True) * 3, dtypes, strict=False):
         assert_measured_right(ExperimentSpec.from_dict({
             "layer_sizes": "4-4-4-3", "loss": loss, "target": wanted, "normalization": normalization, "sample_input": inputs,
             "dtype": dtype, "use_shortcut": use_shortcut, "batch_size": 3,
@@ -171,7 +172,7 @@ def test_every_activation_and_initialiser_is_measured_right_by_every_method(meth
         {"layer_sizes": "8x31", "sample_input": "zeros", "use_bias": False, "activation": "relu"},
         {"layer_sizes": "8x31", "sample_input": "zeros", "use_bias": False, "normalization": "layer_norm_before"},
         {"layer_sizes": "1x12", "normalization": "layer_norm_after"},
-        {"layer_sizes": "1x12", "normalization": "batch_norm", "batch_size": 2},
+        {"layer_sizes": "1x12", "normalization": "batch_norm", "batch_size": 2, "sample_input": "standard_normal"},
         {"layer_sizes": "4096-1", "batch_size": 2},
         {"layer_sizes": "1-4096-1"},
         {"layer_sizes": "3-1", "loss": "cross_entropy", "target": "class_labels"},

@@ -26,7 +26,8 @@ SPECS = {name: preset.spec for name, preset in PRESETS.items()} | {
     "no gradient": ExperimentSpec().replace(gain=0.0, layer_sizes="3-3-3"),
     "one layer": ExperimentSpec().replace(layer_sizes="1-1", activate_last=False),
     "double": ExperimentSpec().replace(layer_sizes="8x201", dtype="float64"),
-    "normalised": ExperimentSpec().replace(normalization="batch_norm", batch_size=3, use_shortcut=True),
+    "normalised": ExperimentSpec().replace(normalization="batch_norm", batch_size=3, sample_input="standard_normal"),
+    "shortcuts": ExperimentSpec().replace(use_shortcut=True),
 }
 each_spec = pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS)
 

@@ -246,6 +246,8 @@ def test_a_part_of_another_kind_is_refused(part, value):
     ("changes", "field"),
     [
         ({"normalization": "batch_norm"}, "batch_size"),
+        ({"normalization": "batch_norm", "batch_size": 8}, "sample_input"),
+        ({"normalization": "batch_norm", "batch_size": 8, "sample_input": "zeros"}, "sample_input"),
         ({"target": "class_labels"}, "target"),
         ({"loss": "cross_entropy"}, "target"),
         ({"loss": "cross_entropy", "target": "standard_normal"}, "target"),
@@ -261,7 +263,7 @@ def test_a_combination_that_cannot_be_measured_is_refused(changes, field):
 @pytest.mark.parametrize(
     "changes",
     [
-        {"normalization": "batch_norm", "batch_size": 2},
+        {"normalization": "batch_norm", "batch_size": 2, "sample_input": "standard_normal"},
         {"target": "class_labels", "loss": "cross_entropy"},
         {"target": "class_labels", "loss": "output_sum"},
     ],

@@ -290,7 +290,6 @@ def test_the_predicted_factor_is_fitted_as_the_measured_one_is():
         ({"layer_sizes": "64-64-64-1"}, "3 hidden layers"),
         ({"layer_sizes": "64-1"}, "3 hidden layers"),
         ({"layer_sizes": "64-64-1", "normalization": "batch_norm"}, "3 hidden layers"),
-        ({"normalization": "batch_norm", "sample_input": "fixed_sample"}, "same"),
         ({"normalization": "batch_norm", "batch_size": 4}, "noisy"),
         ({"normalization": "layer_norm_before", "use_shortcut": True}, "together"),
         ({"normalization": "batch_norm", "gain": 1e-4}, "ε"),

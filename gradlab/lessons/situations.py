@@ -8,10 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.nn.utils import skip_init
 from torch.utils.checkpoint import checkpoint
 
-from gradlab.networks import INITIALIZERS
+from gradlab.networks import INITIALIZERS, undrawn_linear
 from gradlab.spec import DEFAULT_SEED, Initializer, NetworkSpec
 
 WATCHED = "middle"
@@ -20,8 +19,7 @@ WATCHED = "middle"
 
 def linear(fan_in: int, fan_out: int, generator: torch.Generator) -> nn.Linear:
     """A linear map with the weights that `nn.Linear` draws, taken from `generator`."""
-    # nn.Linear itself draws from the global generator, which all threads of a server share.
-    made: nn.Linear = skip_init(nn.Linear, fan_in, fan_out)
+    made = undrawn_linear(fan_in, fan_out)
     INITIALIZERS[Initializer.PYTORCH_DEFAULT].build(made, NetworkSpec(), generator)
     return made
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from gradlab.batches import sample_input
 from gradlab.diagnosis import CutOffs
 from gradlab.networks import PRECISIONS
-from gradlab.spec import ExperimentSpec, Loss, NetworkSpec, Normalization, SampleInput, Target
+from gradlab.spec import ExperimentSpec, Loss, NetworkSpec, Normalization, Target
 from gradlab.text import short_number
 from gradlab.theory.gaussian import moments
 from gradlab.theory.mean_field import CriticalPoint, Fate, critical_point, depth_scales, layer_variances, limit_of
@@ -223,9 +223,7 @@ def _why_not(spec: ExperimentSpec | NetworkSpec, network: NetworkSpec) -> tuple[
     if network.normalization is not Normalization.NO_NORM and network.use_shortcut:
         reasons.append("Normalisation and shortcuts together: there is no simple formula.")
     if network.normalization is Normalization.BATCH_NORM and isinstance(spec, ExperimentSpec):
-        if spec.batch.sample_input is not SampleInput.STANDARD_NORMAL:
-            reasons.append("Every row of the batch is the same, so BatchNorm finds no spread to divide by.")
-        elif spec.batch.batch_size < SMALLEST_BATCH:
+        if spec.batch.batch_size < SMALLEST_BATCH:
             reasons.append(f"BatchNorm over {spec.batch.batch_size} samples is too noisy: it takes {SMALLEST_BATCH} or more.")
     return tuple(reasons)
 
