@@ -1,12 +1,31 @@
-"""depth."""
+"""Depth and initialisation: the factor per layer measured at many seeds beside theory's, and a map of theory."""
 
 import sys
 from pathlib import Path
 
+# So that the page also runs alone: streamlit run pages/depth.py
 if (root := str(Path(__file__).resolve().parents[1])) not in sys.path:
     sys.path.insert(0, root)
 
-from gradlab.ui import frame
+import streamlit as st
+
+from gradlab.ui import cache, controls, depth, frame, take_home, theory_map
 
 frame.begin("depth")
+picture = st.container()
+option = depth.sizes()
+spec, _ = controls.experiment(ask_quantity=False)
+reasons, chart, numbers = st.container(), st.container(), st.container()
+
+with picture:
+    found = depth.show(depth.at_sizes(spec, option))
+with reasons:
+    depth.why(depth.at_sizes(spec, option))
+with chart:
+    at_pick = theory_map.picked_spec(spec, *theory_map.pick(spec))
+    theory_map.ask(at_pick)
+    theory_map.show_pick(at_pick)
+with numbers:
+    depth.table(found)
+take_home.take_home("depth", cache.measured(spec))
 frame.end("depth")

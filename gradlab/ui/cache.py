@@ -13,22 +13,31 @@ from streamlit.dataframe_util import convert_pandas_df_to_arrow_bytes
 
 from gradlab import charts
 from gradlab.comparison import Comparison, compare_results
+from gradlab.cut_offs import CutOffs
 from gradlab.diagnosis import Diagnosis, diagnose
-from gradlab.experiment import ExperimentResult, run_experiment
+from gradlab.experiment import ExperimentResult, run_experiment, with_loss_times
+from gradlab.lessons import both_kinds as lesson_both_kinds
+from gradlab.lessons import methods
+from gradlab.lessons import signs as lesson_signs
+from gradlab.lessons.both_kinds import Both
 from gradlab.lessons.challenge import Challenge, challenge
 from gradlab.lessons.demonstrations import Demonstration
 from gradlab.lessons.demonstrations.base import RUNS
 from gradlab.lessons.learning import OPTIMIZERS, Movement, Optimizer, weight_movement
 from gradlab.lessons.matrices import Matrix, weight_gradient
 from gradlab.lessons.mistakes import MISTAKES
+from gradlab.lessons.myth_trails import MythResult
+from gradlab.lessons.myths import MYTHS
 from gradlab.lessons.predictions import FactorQuestion, factor_question
 from gradlab.lessons.question import Posed
 from gradlab.lessons.questions import QUESTIONS
+from gradlab.lessons.signs import Sign
 from gradlab.lessons.takeaways import TAKEAWAYS, Evidence
 from gradlab.lessons.trend import layer_of
+from gradlab.published_rules import RULE_SETS, RuleVerdict, flips
 from gradlab.spec import ExperimentSpec
 from gradlab.trail import Quantity, backward_trail
-from gradlab.ui.links import products_of
+from gradlab.ui.links import VIEWS, products_of
 
 
 class Picture(NamedTuple):
@@ -41,6 +50,8 @@ class Picture(NamedTuple):
 
 LIGHT_PRODUCTS = 20_000_000
 """Weights × batch size up to which an experiment takes some milliseconds, so that nobody notices a neighbour's."""
+LOSS_POWERS = tuple(sorted(map(int, VIEWS["loss_power"])))
+"""The powers of ten that a loss is multiplied by."""
 _ONE_AT_A_TIME = threading.Lock()
 
 
@@ -73,7 +84,7 @@ def trail(spec: ExperimentSpec, quantity: str) -> pandas.DataFrame:
 @st.cache_data(max_entries=300, show_spinner=False)
 def river(specs: dict[str, ExperimentSpec], quantity: str, arrived: int | None, dark: bool) -> Picture:
     trails = {name: trail(spec, quantity) for name, spec in specs.items()}
-    return _picture(charts.river(trails, hues=hues_of(list(specs.values())), arrived=arrived, dark=dark))
+    return picture_of(charts.river(trails, hues=hues_of(list(specs.values())), arrived=arrived, dark=dark))
 
 
 @st.cache_data(max_entries=300, show_spinner=False)
@@ -81,7 +92,7 @@ def readings(spec: ExperimentSpec, quantity: str, printed_order: bool, dark: boo
     title = "mean |weight gradient|" if quantity == Quantity.WEIGHTS else "mean |output gradient|"
     (hue,) = hues_of([spec])
     readings = trail(spec, quantity)
-    return _picture(charts.readings(readings, title=title, printed_order=printed_order, hue=hue, dark=dark))
+    return picture_of(charts.readings(readings, title=title, printed_order=printed_order, hue=hue, dark=dark))
 
 
 @st.cache_resource(max_entries=500, show_spinner=False)
@@ -97,7 +108,7 @@ def factor_asked(spec: ExperimentSpec) -> FactorQuestion:
 
 @st.cache_data(max_entries=200, show_spinner=False)
 def unmeasured(depth: int, dark: bool) -> Picture:
-    return _picture(charts.unmeasured([f"layers.{place}" for place in reversed(range(depth))], dark=dark))
+    return picture_of(charts.unmeasured([f"layers.{place}" for place in reversed(range(depth))], dark=dark))
 
 
 @st.cache_data(max_entries=300, show_spinner=False)
@@ -106,7 +117,7 @@ def river_and_prediction(spec: ExperimentSpec, name: str, direction: int, factor
     fitted = set(map(layer_of, diagnosed(spec, Quantity.WEIGHTS).fitted_layers))
     river = charts.river({name: readings}, hues=hues_of([spec]), dark=dark)
     layers = [layer for layer in readings["layer"] if layer in fitted]
-    return _picture(charts.with_prediction(river, layers=layers, direction=direction, factor=factor, dark=dark))
+    return picture_of(charts.with_prediction(river, layers=layers, direction=direction, factor=factor, dark=dark))
 
 
 @st.cache_data(max_entries=300, show_spinner=False)
@@ -124,33 +135,14 @@ def matrix_pictures(spec: ExperimentSpec, layer: str, dark: bool) -> tuple[Pictu
     absolute = charts.cells(
         entries.absolute, unit=unit, kind=charts.Cells.ABSOLUTE, name=layer, what="Absolute gradient", dark=dark
     )
-    return _picture(signed), _picture(absolute)
+    return picture_of(signed), picture_of(absolute)
 
 
 @st.cache_data(max_entries=300, show_spinner=False)
 def mean_picture(spec: ExperimentSpec, layer: str, mean: float, dark: bool) -> Picture:
     """The mean of a layer's absolute gradient as one cell, on the scale of its matrix."""
     unit, what = charts.unit_of(matrix(spec, layer).absolute), "Mean absolute gradient"
-    return _picture(charts.cells(((mean,),), unit=unit, kind=charts.Cells.MEAN, name=layer, what=what, dark=dark))
-
-
-@st.cache_data(max_entries=300, show_spinner=False)
-def movement(spec: ExperimentSpec, steps: int, optimizer: Optimizer) -> tuple[Movement, ...]:
-    with taking_turns(steps * products_of(spec)):
-        return weight_movement(spec, steps, optimizer)
-
-
-@st.cache_data(max_entries=200, show_spinner=False)
-def movement_picture(spec: ExperimentSpec, steps: int, dark: bool) -> Picture:
-    rows = {entry.title: movement(spec, steps, optimizer) for optimizer, entry in OPTIMIZERS.items()}
-    (hue,) = hues_of([spec])
-    return _picture(charts.movement(rows, hue=hue, dark=dark))
-
-
-@st.cache_resource(max_entries=200, show_spinner=False)
-def compared(a: ExperimentSpec, b: ExperimentSpec, quantity: str, under_study: str) -> Comparison:
-    """Frozen, and shared as it is: a copy of two whole measurements for every visitor takes longer than the page."""
-    return compare_results(measured(a), measured(b), under_study=under_study, gradient=quantity)
+    return picture_of(charts.cells(((mean,),), unit=unit, kind=charts.Cells.MEAN, name=layer, what=what, dark=dark))
 
 
 @st.cache_data(max_entries=200, show_spinner=False)
@@ -162,12 +154,12 @@ def demonstration(mistake: str, spec: ExperimentSpec) -> Demonstration:
 @st.cache_data(max_entries=200, show_spinner=False)
 def demonstration_picture(mistake: str, spec: ExperimentSpec, dark: bool) -> Picture:
     found = demonstration(mistake, spec)
-    return _picture(charts.two_numbers(found.wrong, found.right, dark=dark))
+    return picture_of(charts.two_numbers(found.wrong, found.right, dark=dark))
 
 
 @st.cache_data(max_entries=2, show_spinner=False)
 def nothing_demonstrated(dark: bool) -> Picture:
-    return _picture(charts.no_numbers_yet(dark=dark))
+    return picture_of(charts.no_numbers_yet(dark=dark))
 
 
 @st.cache_resource(max_entries=200, show_spinner=False)
@@ -182,13 +174,111 @@ def evidence(plain: ExperimentSpec, shortcut: ExperimentSpec) -> dict[str, Evide
     return {key: takeaway.check(measured(plain), measured(shortcut)) for key, takeaway in TAKEAWAYS.items()}
 
 
+@st.cache_data(max_entries=300, show_spinner=False)
+def movement(spec: ExperimentSpec, steps: int, optimizer: Optimizer) -> tuple[Movement, ...]:
+    with taking_turns(steps * products_of(spec)):
+        return weight_movement(spec, steps, optimizer)
+
+
+@st.cache_data(max_entries=200, show_spinner=False)
+def movement_picture(spec: ExperimentSpec, steps: int, dark: bool) -> Picture:
+    rows = {entry.title: movement(spec, steps, optimizer) for optimizer, entry in OPTIMIZERS.items()}
+    (hue,) = hues_of([spec])
+    return picture_of(charts.movement(rows, hue=hue, dark=dark))
+
+
+@st.cache_resource(max_entries=200, show_spinner=False)
+def compared(a: ExperimentSpec, b: ExperimentSpec, quantity: str, under_study: str) -> Comparison:
+    """Frozen, and shared as it is: a copy of two whole measurements for every visitor takes longer than the page."""
+    return compare_results(measured(a), measured(b), under_study=under_study, gradient=quantity)
+
+
+@st.cache_data(max_entries=200, show_spinner=False)
+def both_kinds(spec: ExperimentSpec) -> tuple[Both, ...]:
+    return lesson_both_kinds.both_kinds(measured(spec))
+
+
+@st.cache_data(max_entries=300, show_spinner=False)
+def both_kinds_picture(spec: ExperimentSpec, dark: bool) -> Picture:
+    (hue,) = hues_of([spec])
+    return picture_of(charts.both_kinds(both_kinds(spec), hue=hue, dark=dark))
+
+
+@st.cache_data(max_entries=1, show_spinner=False)
+def signs() -> tuple[Sign, ...]:
+    return lesson_signs.signs()
+
+
+@st.cache_data(max_entries=32, show_spinner=False)
+def capture_cells(situation: str, by_hand: bool) -> tuple[methods.Cell, ...]:
+    return methods.by_hand(situation) if by_hand else methods.side_by_side(situation)
+
+
+@st.cache_data(max_entries=16, show_spinner=False)
+def true_norm(situation: str) -> float | None:
+    return methods.true_norm(situation)
+
+
+@st.cache_data(max_entries=300, show_spinner=False)
+def outcomes_picture(cells: tuple[charts.OutcomeCell, ...], at_hand: str, dark: bool) -> Picture:
+    return picture_of(charts.outcomes(cells, at_hand=at_hand, dark=dark))
+
+
+@st.cache_data(max_entries=300, show_spinner=False)
+def published_verdicts(spec: ExperimentSpec, power: int) -> tuple[RuleVerdict, ...]:
+    """What each published rule set says with the loss multiplied by that power of ten."""
+    multiplied = with_loss_times(measured(spec), 10.0**power)
+    return tuple(rule_set.judge(multiplied) for rule_set in RULE_SETS.values())
+
+
+@st.cache_data(max_entries=200, show_spinner=False)
+def published_words(spec: ExperimentSpec) -> dict[str, tuple[str, ...]]:
+    """Title of a rule set -> its verdict at each of `LOSS_POWERS`."""
+    with taking_turns(len(LOSS_POWERS) * products_of(spec)):
+        table = flips(measured(spec), [10.0**power for power in LOSS_POWERS])
+    published = table[table["rule_set"].isin(list(RULE_SETS))]
+    return {row[1]: tuple(row[2:-1]) for row in published.itertuples(index=False)}
+
+
+@st.cache_data(max_entries=300, show_spinner=False)
+def own_words(spec: ExperimentSpec, cut_offs: CutOffs) -> dict[str, tuple[str, ...]]:
+    """Gradient -> the lab's own verdict at each of `LOSS_POWERS`, each from readings that were multiplied."""
+    multiplied = [with_loss_times(measured(spec), 10.0**power) for power in LOSS_POWERS]
+    return {str(kind): tuple(str(diagnose(one, cut_offs, gradient=kind).verdict) for one in multiplied) for kind in Quantity}
+
+
+@st.cache_data(max_entries=500, show_spinner=False)
+def diagnosed_with(spec: ExperimentSpec, quantity: str, cut_offs: CutOffs) -> Diagnosis:
+    return diagnose(measured(spec), cut_offs, gradient=quantity)
+
+
+@st.cache_data(max_entries=300, show_spinner=False)
+def verdict_picture(rows: dict[str, tuple[str, ...]], power: int, hidden: bool, dark: bool) -> Picture:
+    return picture_of(charts.verdict_grid(rows, powers=LOSS_POWERS, current=power, hidden=hidden, dark=dark))
+
+
+@st.cache_data(max_entries=100, show_spinner=False)
+def myth(name: str, seed: int) -> MythResult:
+    with taking_turns(LIGHT_PRODUCTS + 1):  # half a second, whichever claim it is
+        return MYTHS[name].run(seed)
+
+
+@st.cache_data(max_entries=200, show_spinner=False)
+def myth_picture(name: str, seed: int | None, dark: bool) -> Picture:
+    """The claim beside what is measured from that seed on; without a seed the claim alone."""
+    claim = MYTHS[name]
+    frame = claim.claim if seed is None else myth(name, seed).frame
+    return picture_of(charts.against_claim(frame, reading=claim.reading, dark=dark))
+
+
 def hues_of(specs: Sequence[ExperimentSpec]) -> list[int]:
     """Colour is identity: a plain network has the first hue, one with shortcuts the second; two alike are told apart."""
     hues = [int(spec.network.use_shortcut) for spec in specs]
     return hues if len(set(hues)) == len(hues) else list(range(len(hues)))
 
 
-def _picture(figure: charts.Figure) -> Picture:
+def picture_of(figure: charts.Figure) -> Picture:
+    """The figure, ready to be sent."""
     # Streamlit would turn the frames into Arrow on every run of a page; here it is done once.
     data = {name: convert_pandas_df_to_arrow_bytes(frame) for name, frame in figure.data.items()}
     return Picture({**figure.vega_lite, "datasets": data}, figure.alt_text, figure.how_to_read)

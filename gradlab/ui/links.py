@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from gradlab.errors import SpecError, shorten
+from gradlab.lessons.myths import MYTHS
 from gradlab.spec import FIELDS, ExperimentSpec, sizes_to_text
 from gradlab.trail import Quantity
 from gradlab.ui.pages import TITLES
@@ -17,8 +18,10 @@ VIEWS: dict[str, list[str]] = {
     "gradient": [str(quantity) for quantity in Quantity],
     "order": ["arrival", "printed"],
     "seed_count": ["200", "1000", "5000"],
+    "measured_sizes": ["wide", "own"],
     "under_study": ["use_shortcut", *(name for name in FIELDS if name != "use_shortcut")],
     "loss_power": [str(power) for power in (0, *range(-8, 0), *range(1, 9))],
+    "myth": list(MYTHS),
 }
 """How a page shows the experiment: the options of each view setting, the default first."""
 CONTROLS = ("open", "locked", "hidden")

@@ -12,23 +12,39 @@ from starlette.middleware.gzip import GZipMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gradlab.charts import (
+    Band,
     Cells,
+    FactorRow,
+    OutcomeCell,
+    against_claim,
+    bands,
+    both_kinds,
     cells,
+    factor_map,
+    factors,
     movement,
     no_numbers_yet,
+    outcomes,
     readings,
     river,
     two_numbers,
     unit_of,
     unmeasured,
+    verdict_grid,
     with_prediction,
 )
+from gradlab.ensemble import run_ensemble
 from gradlab.experiment import run_experiment
 from gradlab.export import to_csv
+from gradlab.lessons.both_kinds import both_kinds as both_kinds_of
 from gradlab.lessons.demonstrations import Reading
 from gradlab.lessons.learning import Optimizer, weight_movement
+from gradlab.lessons.myths import MYTHS
 from gradlab.presets import PRESETS
-from gradlab.trail import backward_trail
+from gradlab.spec import Activation
+from gradlab.theory import factor_map as map_of
+from gradlab.trail import Quantity, backward_trail
+from gradlab.ui.static_files import StaticFiles
 
 CONTENT_SECURITY_POLICY = "; ".join(
     [
@@ -69,8 +85,11 @@ class SecurityHeaders:
         await self._app(scope, receive, send_with_headers if scope["type"] == "http" else send)
 
 
-# Streamlit sends its own files uncompressed: 6 MB for a first visit, a third of that compressed.
-MIDDLEWARE = [Middleware(SecurityHeaders), Middleware(GZipMiddleware, minimum_size=1000, compresslevel=4)]
+MIDDLEWARE = [
+    Middleware(SecurityHeaders),
+    Middleware(StaticFiles),
+    Middleware(GZipMiddleware, minimum_size=1000, compresslevel=4),  # whatever else is large
+]
 
 
 @contextlib.asynccontextmanager
@@ -80,6 +99,8 @@ async def warm_up(app: Any) -> AsyncIterator[None]:
     torch.set_num_threads(1)
     result = run_experiment(PRESETS["reference"].spec)
     trail = backward_trail(result)
+    over = run_ensemble(result.spec, range(10)).band(Quantity.WEIGHTS)
+    theory = map_of(Activation.GELU_TANH, [0.5, 1.0, 1.5], [5, 10])
     for dark in (False, True):
         river({"one": trail}, dark=dark)
         river({"one": trail, "other": trail}, dark=dark)
@@ -89,7 +110,15 @@ async def warm_up(app: Any) -> AsyncIterator[None]:
         movement({kind: weight_movement(result.spec, 1, kind) for kind in Optimizer}, dark=dark)
         for kind in Cells:
             cells([[1.0]], unit=unit_of([[1.0]]), kind=kind, name="one", what="warm-up", dark=dark)
+        both_kinds(both_kinds_of(result), dark=dark)
+        outcomes([OutcomeCell("one", "two", "three", "right", "")], at_hand="one", dark=dark)
         no_numbers_yet(dark=dark)
         two_numbers(Reading(label="one", value=1.0), Reading(label="other", value=None), dark=dark)
+        against_claim(MYTHS["he"].claim, reading="warm-up", dark=dark)
+        verdict_grid({"one": ["none"], "other": ["steady"]}, powers=[0], current=0, dark=dark)
+        for shown in ({"one": Band(own=trail, over_seeds=None)}, {name: Band(own=trail, over_seeds=over) for name in "12"}):
+            bands(shown, y_title="warm-up", seed=0, dark=dark)
+        factors([FactorRow(name="one", measured=(0.1, 0.2, 0.3), predicted=0.2)], dark=dark)
+        factor_map(theory, picked=(1.0, 5), name="warm-up", dark=dark)
     to_csv(result)
     yield

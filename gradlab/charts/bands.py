@@ -1,0 +1,177 @@
+"""Readings along the layers over many seeds: a band with its median for each network, and one seed's own line in it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import altair as alt
+import pandas
+
+from gradlab.charts import marks
+from gradlab.charts.base import CHART_HEIGHT, HUES, TEMPLATES_KEPT, Figure, axis, figure, layer_axis, named, written
+from gradlab.text import short_number
+
+SHAPES = ("circle", "diamond")
+DASHES = ([1, 0], [6, 3])
+"""Networks differ in shape and dash, not in colour alone."""
+FEW = 40
+"""Layers up to which symbols have room."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Band:
+    """One network: the trail of one seed, and the band over many of them while there is one."""
+
+    own: pandas.DataFrame
+    """As of `backward_trail`."""
+    over_seeds: pandas.DataFrame | None
+    """As of `Ensemble.band`, the first layer first."""
+    hue: int = 0
+
+
+def bands(series: Mapping[str, Band], *, y_title: str, seed: int, dark: bool = False) -> Figure:
+    """Each network as a band over the seeds on a logarithmic axis, the output end left, with this seed's readings in it."""
+    own = pandas.concat([_own(name, band.own) for name, band in series.items()], ignore_index=True)
+    over = [_over(name, band) for name, band in series.items() if band.over_seeds is not None]
+    band = pandas.concat(over, ignore_index=True) if over else None
+    layers = list(max((each.own for each in series.values()), key=len)["layer"])
+    place = {layer: step for step, layer in enumerate(layers)}
+    shown, unseen = own[own["mark"] == ""], [own[own["mark"] != ""]]
+    data = {"shown": shown.assign(place=shown["layer"].map(place))}
+    if band is not None:
+        floor = _smallest(band, shown)
+        drawn = band[band["median"] > 0]
+        drawn = drawn.assign(place=drawn["layer"].map(place), bottom=drawn["low"].where(drawn["low"] > 0, floor))
+        data["band"] = drawn
+        unseen += [_marked(band, "zero_share", "zero"), _marked(band, "nonfinite_share", "non-finite")]
+    left_out = pandas.concat(unseen, ignore_index=True).drop_duplicates(["network", "layer", "mark"])
+    if len(left_out):
+        data["unseen"] = left_out
+    hues = [HUES[each.hue % len(HUES)].of(dark) for each in series.values()]
+    return figure(
+        _template(
+            dark,
+            len(series) > 1,
+            band is not None,
+            len(left_out) > 0,
+            len(shown) > 0 or len(data.get("band", ())) > 0,
+            len(layers) <= FEW,
+        ),
+        {
+            "layers": layers,
+            "names": list(series),
+            "hues": [hue for hue, _ in hues],
+            "texts": [text for _, text in hues],
+            "shapes": [SHAPES[step % len(SHAPES)] for step in range(len(series))],
+            "dashes": [DASHES[step % len(DASHES)] for step in range(len(series))],
+            "y_title": y_title,
+        },
+        data,
+        alt_text=". ".join(_described(name, each, y_title, seed) for name, each in series.items()),
+        how_to_read=(
+            "Output end left, on a logarithmic axis. "
+            + ("The line is the median of the seeds, 8 of 10 seeds lie in the band. " if band is not None else "")
+            + f"The symbols are seed {seed}."
+            + marks.explained(left_out)
+            + (" Such a symbol stands under a layer as soon as one seed has it." if len(left_out) and band is not None else "")
+        ),
+    )
+
+
+@lru_cache(TEMPLATES_KEPT)
+def _template(dark: bool, several: bool, band: bool, unseen: bool, anything: bool, few: bool) -> dict[str, Any]:
+    x = layer_axis("order of arrival: output end → input end", dark)
+    # With nothing to be shown the axis would have no ends, and the marks below it no place.
+    scale = alt.Scale(type="log", nice=False, padding=12, domain=alt.Undefined if anything else [0.1, 1.0])
+    shown = axis("$y_title", dark, format="~e", tickCount=6)
+
+    def at(field: str) -> alt.Y:
+        return alt.Y(field, type="quantitative", scale=scale, axis=shown)
+
+    legend = alt.Legend(orient="top", title=None, labelLimit=0, symbolSize=90) if several else None
+    along, stretch = alt.Order("place", type="quantitative"), alt.Detail("stretch", type="nominal")
+    color, quiet = _by_network(alt.Color, "$hues", legend), _by_network(alt.Color, "$hues", None)
+    which = alt.Tooltip("network", type="nominal", title="which")
+    layer = alt.Tooltip("layer", type="nominal")
+    layers = []
+    if band:
+        numbers = {"median": "median of the seeds", "low": "1 of 10 lies below", "high": "1 of 10 lies above"}
+        over = [
+            which,
+            layer,
+            *(alt.Tooltip(name, type="quantitative", title=title, format=".17~g") for name, title in numbers.items()),
+            alt.Tooltip("seeds", type="quantitative", title="seeds with a finite gradient"),
+            alt.Tooltip("zero_share", type="quantitative", title="share exactly zero", format=".3~%"),
+            alt.Tooltip("nonfinite_share", type="quantitative", title="share NaN or infinite", format=".3~%"),
+        ]
+        ends = {"x": x, "y": at("bottom"), "y2": alt.Y2("high"), "color": quiet}
+        dash = _by_network(alt.StrokeDash, "$dashes", None)
+        layers = [
+            # Not with `order`: an area would be drawn as one piece for each of its values.
+            named("band").mark_area(opacity=0.2).encode(**ends, detail=stretch),
+            # Seen where a band is one layer wide; everywhere it answers to the mouse.
+            named("band").mark_rule(strokeWidth=8 if few else 2, opacity=0.12).encode(**ends, tooltip=over),
+            named("band").mark_line(strokeWidth=3)
+            .encode(x=x, y=at("median"), order=along, detail=stretch, color=quiet, strokeDash=dash),
+        ]  # fmt: skip
+    own = [which, layer, alt.Tooltip("reading", type="quantitative", title="$y_title", format=".17~g")]
+    shape = _by_network(alt.Shape, "$shapes", legend)
+    layers += [
+        named("shown")
+        .mark_line(strokeWidth=1, opacity=0.8)
+        .encode(x=x, y=at("reading"), order=along, detail=stretch, color=quiet),
+        named("shown")
+        .mark_point(filled=False, size=70 if few else 16, strokeWidth=2, opacity=1)
+        .encode(x=x, y=at("reading"), color=color, shape=shape, tooltip=own),
+    ]
+    if unseen:
+        text = _by_network(alt.Color, "$texts", None)
+        below = marks.symbols("unseen").encode(
+            x=x, y=alt.value("height"), color=text, shape=marks.SHAPE, tooltip=[which, layer]
+        )
+        layers.append(below)
+    chart = alt.layer(*layers).resolve_scale(shape="independent", color="independent")
+    return written(chart.properties(height=CHART_HEIGHT))
+
+
+def _by_network(channel: Any, values: str, legend: alt.Legend | None) -> Any:
+    return channel("network", type="nominal", scale=alt.Scale(domain=["$names"], range=[values]), legend=legend)
+
+
+def _own(name: str, trail: pandas.DataFrame) -> pandas.DataFrame:
+    frame = trail[["layer", "reading", "mark"]]
+    return frame.assign(network=name, stretch=f"{name} " + marks.stretches(frame).astype(str))
+
+
+def _over(name: str, band: Band) -> pandas.DataFrame:
+    """From the output end on; the band breaks where more than half of the seeds have nothing that could be drawn."""
+    assert band.over_seeds is not None
+    frame = band.over_seeds.iloc[::-1].reset_index(drop=True)
+    breaks = (~(frame["median"] > 0)).cumsum().astype(str)
+    return frame.assign(network=name, stretch=f"{name} " + breaks)
+
+
+def _marked(band: pandas.DataFrame, share: str, mark: str) -> pandas.DataFrame:
+    found = band[band[share] > 0]
+    return found[["layer", "network"]].assign(mark=mark)
+
+
+def _smallest(band: pandas.DataFrame, shown: pandas.DataFrame) -> float:
+    """Where a band that reaches down to zero ends on a logarithmic axis."""
+    numbers = pandas.concat([band["low"], band["median"], band["high"], shown["reading"]])
+    return float(min(numbers[numbers > 0], default=1.0))
+
+
+def _described(name: str, band: Band, what: str, seed: int) -> str:
+    every = max(1, math.ceil(len(band.own) / 12))
+    own = [f"{row.layer} {row.mark or short_number(row.reading)}" for row in band.own.iloc[::every].itertuples()]
+    said = f"{name}, {what} from the output end to the input end, seed {seed}: {', '.join(own)}"
+    if band.over_seeds is None:
+        return said
+    rows = band.over_seeds.iloc[::-1].iloc[::every].itertuples()
+    words = [f"{row.layer} {short_number(row.median)} ({short_number(row.low)} to {short_number(row.high)})" for row in rows]
+    return f"{said}; median of the seeds, and where 8 of 10 lie: {', '.join(words)}"

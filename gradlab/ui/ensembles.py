@@ -1,0 +1,143 @@
+"""Many seeds at a time that a shared server can afford: part by part, each kept, so that it can be stopped and goes on.
+
+A part takes a fraction of a second. Between two of them the page reports how far it is, which is where Streamlit ends the
+run when the visitor does something else; and another visitor's heavy work gets its turn.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
+
+import streamlit as st
+
+from gradlab.ensemble import Ensemble, run_ensemble
+from gradlab.lessons import many_seeds
+from gradlab.lessons.many_seeds import ManySeeds, Standing
+from gradlab.spec import CaptureMethod, ExperimentSpec, Initializer
+from gradlab.trail import Quantity
+from gradlab.ui import cache
+from gradlab.ui.cache import LIGHT_PRODUCTS, taking_turns
+
+MAX_WORK = 3_000_000_000
+"""Products of all seeds of one network that a visitor may ask for: some seconds of one core."""
+MAX_READINGS = 30_000
+"""Seeds × layers of one network: a few megabytes while they are kept."""
+MOST_SECONDS = 6.0
+"""Of one core: what costs more than the products say ends here. (Gradients that are not finite are measured one by one.)"""
+PART_SECONDS = 0.25
+PART_SEEDS = 1000
+BUILDING = 16
+"""Drawing a weight and reading its gradient takes about as long as so many products."""
+_STOPPED, _DONE = "ensemble_stopped", "ensemble_done"
+
+
+class Part(NamedTuple):
+    ensemble: Ensemble
+    seconds: float
+    """Of one core, as it took."""
+
+
+def affordable_seeds(spec: ExperimentSpec, asked: int, networks: int = 1) -> int:
+    """How many seeds of this experiment may be measured when so many are asked for, of so many networks like it."""
+    network = spec.network
+    each = network.parameter_count * (BUILDING + spec.batch.batch_size)
+    if network.initializer is Initializer.ORTHOGONAL:
+        each += network.parameter_count * max(network.layer_sizes)
+    return max(1, min(asked, MAX_WORK // networks // each, MAX_READINGS // network.depth))
+
+
+def without_seed(spec: ExperimentSpec) -> ExperimentSpec:
+    """The experiment with those settings at their defaults that an ensemble does not depend on."""
+    return spec.replace(seed=0, capture_method=str(CaptureMethod.TENSOR_HOOKS))
+
+
+def parts(spec: ExperimentSpec, total: int, stopped: int | None = None) -> Iterator[Part]:
+    """The experiment at the seeds from 0 on, part by part; up to where it was stopped, or has taken too long."""
+    spec, done, seconds = without_seed(spec), 0, 0.0
+    while done < (total if stopped is None else min(stopped, total)) and seconds < MOST_SECONDS:
+        part = _part(spec, done, min(done + PART_SEEDS, total))
+        done, seconds = done + len(part.ensemble), seconds + part.seconds
+        yield part
+
+
+@st.cache_data(max_entries=200, max_size="60MB", show_spinner=False)
+def _part(spec: ExperimentSpec, start: int, end: int) -> Part:
+    light = spec.network.parameter_count * spec.batch.batch_size * (end - start) <= LIGHT_PRODUCTS
+    with taking_turns(0 if light else LIGHT_PRODUCTS + 1):
+        begun, until = time.thread_time(), time.monotonic() + PART_SECONDS
+        ensemble = run_ensemble(spec, range(start, end), progress=lambda done, total: time.monotonic() < until)
+        return Part(ensemble, time.thread_time() - begun)
+
+
+@st.cache_data(max_entries=100, show_spinner=False)
+def summary(spec: ExperimentSpec, total: int, stopped: int | None, quantity: Quantity) -> ManySeeds:
+    return many_seeds.summarize(_whole(spec, total, stopped), quantity)
+
+
+@st.cache_data(max_entries=200, show_spinner=False)
+def standing(spec: ExperimentSpec, total: int, stopped: int | None, quantity: Quantity) -> Standing:
+    return many_seeds.standing(cache.measured(spec), _whole(spec, total, stopped), quantity)
+
+
+def _whole(spec: ExperimentSpec, total: int, stopped: int | None) -> Ensemble:
+    return many_seeds.joined([part.ensemble for part in parts(spec, total, stopped)])
+
+
+# --- while a visitor waits ----------------------------------------------------------------------------------------------
+
+
+class Measured(NamedTuple):
+    """How many seeds of a network are there to be summarised: what `summary` takes."""
+
+    total: int
+    stopped: int | None
+
+
+def measure(
+    specs: Mapping[str, ExperimentSpec], total: int, key: str, while_waiting: Callable[[], None]
+) -> dict[str, Measured]:
+    """Measure so many seeds of each network; where it takes long, with a bar and a button that stops it.
+
+    `while_waiting` draws what is there before. A network of which no seed was measured before the stop is left out.
+    """
+    wanted = (tuple(map(without_seed, specs.values())), total)
+    if st.session_state.get(_STOPPED, {}).get("wanted") == wanted:
+        st.button("Go on measuring", key=f"{key}_go_on", on_click=_go_on)
+        done = st.session_state[_STOPPED]["done"]
+        return {name: Measured(total, done[name]) for name in specs if done.get(name)}
+    done, place, bar = dict.fromkeys(specs, 0), st.empty(), None
+    started = time.monotonic()
+    for name, part in _by_turns({name: parts(spec, total) for name, spec in specs.items()}):
+        done[name] += len(part.ensemble)
+        st.session_state[_DONE] = {"wanted": wanted, "done": dict(done)}
+        ready, networks = sum(done.values()), total * len(specs)
+        if bar is None and time.monotonic() - started > PART_SECONDS / 2 and ready < networks:
+            with place.container():
+                while_waiting()
+                bar = st.progress(0.0)
+                st.button("Stop", key=f"{key}_stop", on_click=_stop)
+        if bar is not None:
+            bar.progress(ready / networks, f"{ready:,} of {networks:,} networks measured")
+    place.empty()
+    return {name: Measured(total, None) for name in specs}
+
+
+def _by_turns(waiting: dict[str, Iterator[Part]]) -> Iterator[tuple[str, Part]]:
+    """A part of each, round and round: so that all of them have about as many seeds when it is stopped."""
+    while waiting:
+        for name, remaining in list(waiting.items()):
+            part = next(remaining, None)
+            if part is None:
+                del waiting[name]
+            else:
+                yield name, part
+
+
+def _stop() -> None:
+    st.session_state[_STOPPED] = st.session_state.get(_DONE, {})
+
+
+def _go_on() -> None:
+    st.session_state.pop(_STOPPED, None)

@@ -1,0 +1,303 @@
+"""The seeds page: bands over many seeds with one seed's line in them, and how much of what it shows is the seed's doing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any
+
+import pandas
+import streamlit as st
+
+from gradlab import charts
+from gradlab.export import to_csv
+from gradlab.lessons.many_seeds import NAMED, ManySeeds, Standing
+from gradlab.spec import ExperimentSpec
+from gradlab.text import short_number
+from gradlab.trail import Quantity
+from gradlab.ui import cache, ensembles, panels, state
+from gradlab.ui.cache import Picture, hues_of, picture_of
+from gradlab.ui.ensembles import Measured
+from gradlab.ui.links import VIEWS
+
+KEY = "seeds_bands"
+WITHOUT, WITH = "Without shortcuts", "With shortcuts"
+TENTHS = range(11)
+CLOSE = 1.0
+"""A guess in tenths counts as right if it is off by no more."""
+FEWEST = 20
+"""Seeds it takes to speak of so many in ten."""
+_SAID, _OPTION, _MISSING = "seeds_said", "seeds_option", "seeds_missing"
+
+Found = Mapping[str, tuple[ManySeeds, Measured]]
+
+
+def count() -> int:
+    """Draw the choice of how many seeds; the chosen number."""
+    st.segmented_control(
+        "How many seeds", VIEWS["seed_count"], required=True, format_func=lambda text: f"{int(text):,}",
+        key=state.widget("seed_count"),
+    )  # fmt: skip
+    return int(state.view("seed_count"))
+
+
+def networks(spec: ExperimentSpec) -> dict[str, ExperimentSpec]:
+    """The experiment without and with shortcuts; alone where no layer is as wide as its input."""
+    sizes = spec.network.layer_sizes
+    if not any(fan_in == fan_out for fan_in, fan_out in pairwise(sizes)):
+        return {"No layer that a shortcut fits around": spec}
+    return {WITHOUT: spec.replace(use_shortcut=False), WITH: spec.replace(use_shortcut=True)}
+
+
+def chosen(spec: ExperimentSpec) -> str:
+    """The name of the network that the controls describe."""
+    return next(name for name, each in networks(spec).items() if each == spec)
+
+
+@st.cache_data(max_entries=200, show_spinner=False)
+def _picture(
+    specs: dict[str, ExperimentSpec], quantity: Quantity, measured: dict[str, Measured], seed: int, dark: bool
+) -> Picture:
+    hues = hues_of(list(specs.values()))
+    series = {}
+    for (name, spec), hue in zip(specs.items(), hues, strict=True):
+        over = ensembles.summary(ensembles.without_seed(spec), *measured[name], quantity).band if name in measured else None
+        series[name] = charts.Band(own=cache.trail(spec, quantity), over_seeds=over, hue=hue)
+    return picture_of(charts.bands(series, y_title=f"mean |{_singular(quantity)}|", seed=seed, dark=dark))
+
+
+# --- measuring, and what it shows ---------------------------------------------------------------------------------------
+
+
+def show(spec: ExperimentSpec, quantity: Quantity, asked: int) -> dict[str, tuple[ManySeeds, Measured]]:
+    """Measure, draw the bands, say what they show; what was found for each network."""
+    specs = networks(spec)
+    total = min(ensembles.affordable_seeds(each, asked) for each in specs.values())
+
+    def picture(measured: dict[str, Measured]) -> Picture:
+        return _picture(specs, quantity, measured, spec.seed, panels.dark())
+
+    def while_waiting() -> None:
+        own = picture({})
+        st.vega_lite_chart(own.vega_lite, alt=own.alt_text, width="stretch")
+
+    place = st.container()
+    with place:
+        measured = ensembles.measure(specs, total, "seeds", while_waiting)
+    found = {
+        name: (ensembles.summary(ensembles.without_seed(specs[name]), *each, quantity), each) for name, each in measured.items()
+    }
+    lines = [_headline(name, summary) for name, (summary, _) in found.items()]
+    with place:
+        panels.show(picture(measured), KEY, *lines, *_own_line(spec, quantity, found), *_limits(found, asked, total))
+    return found
+
+
+def _headline(name: str, found: ManySeeds) -> str:
+    start = f"**{name}, {found.quantity.rstrip('s')} gradients:"
+    verdicts = ", ".join(f"{panels.SIGNS[verdict]} at {number:,}" for verdict, number in found.verdicts.items())
+    if found.factors is None:
+        return f"{start} no factor at any of {found.seeds:,} seeds.** Verdicts: {verdicts}."
+    low, median, high = map(short_number, found.factors)
+    of = f"{found.judged:,} seeds" if found.judged == found.seeds else f"the {found.judged:,} of {found.seeds:,} seeds with one"
+    opposite = (
+        f" At {found.opposite:,} of them γ lies on the other side of 1: one run alone shows the opposite trend."
+        if found.opposite is not None
+        else " The median is 1: no seed shows the opposite of that."
+    )
+    return f"{start} γ = {median} at the median of {of}, 8 of 10 from {low} to {high}.** Verdicts: {verdicts}.{opposite}"
+
+
+def _own_line(spec: ExperimentSpec, quantity: Quantity, found: Found) -> list[str]:
+    """Where the chosen seed lies, in words."""
+    name = chosen(spec)
+    if name not in found:
+        return []
+    where = standing(spec, quantity, found[name][1])
+    if where.factor is None or where.factor_below is None:
+        return [f"**Your seed {spec.seed}** ({name.lower()}) has no γ to compare with other seeds."]
+    return [
+        f"**Your seed {spec.seed}** ({name.lower()}): γ = {short_number(where.factor)}, larger than at"
+        f" {_percent(where.factor_below)} of the other seeds. {_place(where.factor_below)}"
+    ]
+
+
+def standing(spec: ExperimentSpec, quantity: Quantity, measured: Measured) -> Standing:
+    """Where the experiment's own seed lies among those that were measured."""
+    return ensembles.standing(spec, *measured, quantity)
+
+
+def _place(below: float) -> str:
+    if 0.1 <= below <= 0.9:
+        return "It lies among the middle 8 of 10."
+    return f"It lies among the {'lowest' if below < 0.1 else 'highest'} tenth."
+
+
+def _limits(found: Found, asked: int, total: int) -> list[str]:
+    """What was not measured, and why; seeds at which something is not a number."""
+    lines = []
+    if total < asked:
+        lines.append(
+            f"{asked:,} seeds of a network of this size would keep everybody else on this server waiting: {total:,} are"
+            f" measured instead{', too few for a band to mean much' if total < FEWEST else ''}."
+        )
+    for name, (summary, measured) in found.items():
+        if summary.seeds < total:
+            why = "it was stopped there" if measured.stopped is not None else "each takes longer than most"
+            lines.append(f"{name}: {summary.seeds:,} of {total:,} seeds are measured; {why}.")
+        for seeds, what in ((summary.non_finite, "NaN or infinity"), (summary.zero, "exactly zero throughout")):
+            if seeds:
+                listed = ", ".join(map(str, seeds[:NAMED])) + (", …" if len(seeds) > NAMED else "")
+                lines.append(
+                    f"{name}: at {len(seeds):,} of {summary.seeds:,} seeds ({listed}) some layer's gradient is {what}."
+                    + (" Such a gradient is left out of the band." if what.startswith("NaN") else "")
+                )
+    if not found:
+        lines.append("It was stopped before a seed was measured: what you see is your own seed.")
+    return lines
+
+
+# --- the question -------------------------------------------------------------------------------------------------------
+
+
+def said() -> dict[str, Any] | None:
+    """What was guessed and what was measured then; None before."""
+    kept: dict[str, Any] | None = st.session_state.get(_SAID)
+    return kept
+
+
+def ask(spec: ExperimentSpec, found: Found) -> None:
+    """In how many of ten seeds is the list strictly falling? Or, once answered: what was measured."""
+    name = chosen(spec)
+    with st.container(border=True):
+        answer = said()
+        if answer is not None:
+            _reveal(answer)
+            return
+        if name not in found or found[name][0].seeds < FEWEST or spec.network.depth < 3:
+            st.markdown(
+                "With three or more layers and enough seeds there is a question here: how often does a list of gradients fall"
+                " at every step?"
+            )
+            return
+        summary = found[name][0]
+        st.markdown(
+            f"**Take ten other seeds of this network ({name.lower()}). In how many of them do the"
+            f" {_singular(summary.quantity)}s fall at every single step from the output end to the input end?**"
+        )
+        with st.form("seeds_form", border=False):
+            st.radio("Your answer: so many of ten", list(TENTHS), index=None, key=_OPTION, horizontal=True)
+            st.form_submit_button("Commit", on_click=_commit, args=(name, summary))
+        if missing := st.session_state.pop(_MISSING, ""):
+            st.markdown(missing)
+
+
+def _commit(name: str, summary: ManySeeds) -> None:
+    option = st.session_state.get(_OPTION)
+    if option not in TENTHS:
+        st.session_state[_MISSING] = "Choose a number before you commit."
+    elif said() is None:
+        st.session_state[_SAID] = {"guess": option, "name": name, "summary": summary}
+
+
+def _reveal(answer: Mapping[str, Any]) -> None:
+    summary: ManySeeds = answer["summary"]
+    share = summary.falling / summary.seeds
+    right = abs(answer["guess"] - 10 * share) <= CLOSE
+    st.markdown(f"You said: *{answer['guess']} of 10*, of the {_singular(summary.quantity)}s {answer['name'].lower()}.")
+    st.markdown("**✓ That is what was measured, within one of ten.**" if right else "**✗ That is not what was measured.**")
+    verdict, number = max(summary.verdicts.items(), key=lambda item: item[1])
+    against = summary.seeds - summary.falling
+    st.markdown(
+        f"At {summary.falling:,} of {summary.seeds:,} seeds, {short_number(10 * share)} of ten, the list falls at every step."
+        f" At the other {against:,} some step goes the other way. The verdict looks at the trend over several layers:"
+        f" {panels.SIGNS[verdict]} at {number:,} of {summary.seeds:,}."
+        + (" So a single step says little, and the trend says more." if number / summary.seeds > share + 0.1 else "")
+    )
+
+
+# --- the numbers --------------------------------------------------------------------------------------------------------
+
+
+def table(spec: ExperimentSpec, quantity: Quantity, found: Found) -> None:
+    """Everything counted, for each network; each layer's band with the chosen seed's reading."""
+    if not found:
+        return
+    st.header("In numbers")
+    columns = [summary for summary, _ in found.values()]
+    revealed = said() is not None
+    rows = {
+        "seeds measured": [f"{each.seeds:,}" for each in columns],
+        "γ, median": [short_number(each.factors[1]) if each.factors else "–" for each in columns],
+        "γ, 8 of 10 seeds": [
+            f"{short_number(each.factors[0])} to {short_number(each.factors[2])}" if each.factors else "–" for each in columns
+        ],
+        "γ on the other side of 1": ["–" if each.opposite is None else _of(each.opposite, each.judged) for each in columns],
+        "falls at every step": [_of(each.falling, each.seeds) if revealed else "asked above" for each in columns],
+        "first layer below the last": [_of(each.first_below_last, each.seeds) for each in columns],
+        "NaN or infinity in a layer": [_of(len(each.non_finite), each.seeds) for each in columns],
+        "a layer exactly zero": [_of(len(each.zero), each.seeds) for each in columns],
+    }
+    head = [f"| {quantity.rstrip('s')} gradients | {' | '.join(found)} |", "|:---|" + ":---|" * len(found)]
+    st.markdown("\n".join(head + [f"| {name} | {' | '.join(cells)} |" for name, cells in rows.items()]))
+    if len(found) == 2 and all(2 * each.first_below_last > each.seeds for each in columns):
+        st.markdown(
+            "The first layer's gradient is below the last layer's at most seeds, with and without shortcuts: that does not tell"
+            " the two networks apart. γ looks at the hidden layers only."
+        )
+    if chosen(spec) in found:
+        _layers(spec, quantity, *found[chosen(spec)])
+
+
+def _layers(spec: ExperimentSpec, quantity: Quantity, summary: ManySeeds, measured: Measured) -> None:
+    where = standing(spec, quantity, measured)
+    band = summary.band.assign(own=where.readings, below=where.below)
+    own = f"seed {spec.seed}"
+    frame = pandas.DataFrame(
+        {
+            "layer": band["layer"],
+            own: band["own"],
+            "larger than": [None if share is None else 100 * share for share in where.below],
+            "10 %": band["low"],
+            "median": band["median"],
+            "90 %": band["high"],
+            "zero": 100 * band["zero_share"],
+            "NaN or infinite": 100 * band["nonfinite_share"],
+        }
+    )
+    number = st.column_config.NumberColumn(format="%.2e")
+    percent = st.column_config.NumberColumn(format="%.3g %%", help="Share of the seeds.")
+    st.dataframe(
+        frame,
+        hide_index=True,
+        column_config=dict.fromkeys((own, "10 %", "median", "90 %"), number)
+        | dict.fromkeys(("larger than", "zero", "NaN or infinite"), percent),
+    )
+    st.markdown(
+        f"*{own}*: the mean absolute {_singular(quantity)} of the layer, {chosen(spec).lower()}. *Larger than*: the share of"
+        f" the {where.others:,} other seeds at which it is smaller. *10 %*: one seed in ten lies below."
+    )
+    told = pandas.DataFrame([ensembles.without_seed(spec).to_dict()] * len(band)).drop(columns="seed")
+    st.download_button(
+        "The band (CSV)",
+        data=lambda: to_csv(pandas.concat([told, summary.band.assign(measured_seeds=summary.seeds)], axis=1)).encode(),
+        file_name="seeds_band.csv",
+        mime="text/csv",
+        on_click="ignore",
+        key="seeds_band_csv",
+    )
+
+
+def _singular(quantity: Quantity) -> str:
+    return f"{quantity.rstrip('s')} gradient"
+
+
+def _of(number: int, total: int) -> str:
+    return f"{number:,} of {total:,}"
+
+
+def _percent(share: float) -> str:
+    """Never 0 or 100 for what is only close to it."""
+    if 0 < share < 0.01:
+        return "less than 1 %"
+    return "more than 99 %" if 0.99 < share < 1 else f"{100 * share:.0f} %"
