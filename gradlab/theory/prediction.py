@@ -222,9 +222,9 @@ def _why_not(spec: ExperimentSpec | NetworkSpec, network: NetworkSpec) -> tuple[
         reasons.append(f"The theory is about wide layers: {min(hidden)} units are too few, it takes {NARROWEST} or more.")
     if network.normalization is not Normalization.NO_NORM and network.use_shortcut:
         reasons.append("Normalisation and shortcuts together: there is no simple formula.")
-    if network.normalization is Normalization.BATCH_NORM and isinstance(spec, ExperimentSpec):
-        if spec.batch.batch_size < SMALLEST_BATCH:
-            reasons.append(f"BatchNorm over {spec.batch.batch_size} samples is too noisy: it takes {SMALLEST_BATCH} or more.")
+    samples = spec.batch.batch_size if isinstance(spec, ExperimentSpec) else SMALLEST_BATCH
+    if network.normalization is Normalization.BATCH_NORM and samples < SMALLEST_BATCH:
+        reasons.append(f"BatchNorm over {samples} samples is too noisy: it takes {SMALLEST_BATCH} or more.")
     return tuple(reasons)
 
 
