@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pyarrow
 import pytest
@@ -13,16 +14,24 @@ import gradlab
 from gradlab.spec import FIELDS
 
 ROOT = Path(__file__).resolve().parents[2]
-WIDGETS = ("selectbox", "toggle", "number_input", "text_input", "segmented_control", "slider", "button")
+WIDGETS = (
+    *("selectbox", "radio", "segmented_control", "multiselect", "toggle", "number_input", "slider", "select_slider"),
+    *("text_input", "text_area", "button"),
+)
 
 
 class Visit:
     """One visitor's session, on one page at a time."""
 
     def __init__(self, script, url, parameters):
+        self.begin(script, url, parameters)
+
+    def begin(self, script, url, parameters=()):
+        """A session of its own, as a reload begins one."""
         self.at = AppTest.from_file(ROOT / script, default_timeout=60)
         self.at.query_params = dict(parameters)
         self.at.context["url"] = url
+        return self
 
     def run(self):
         """Run the page; it may say what it likes, but not raise."""
@@ -37,7 +46,11 @@ class Visit:
         self.at.context["url"] = f"http://localhost/{page}"
         # A browser sends no widget's value along with a page change; AppTest's own run() would send those of the old page,
         # and the new page's widgets of the same keys would then be taken for drawn already.
-        self.at._run(WidgetStates())
+        return self.send(WidgetStates())
+
+    def send(self, states):
+        """Run the page with these widget states, whatever its widgets would send of themselves."""
+        self.at._run(states)
         assert [error.value for error in self.at.exception] == []
         return self
 
@@ -61,9 +74,24 @@ class Visit:
         return self.run()
 
     @property
+    def said(self):
+        """All texts on the page, also those that stand for charts."""
+        texts = [
+            str(element.value)
+            for kind in ("title", "header", "markdown", "text", "code", "error", "warning")
+            for element in getattr(self.at, kind)
+        ]
+        return "\n".join([*texts, *(chart.alt for chart in self.charts)])
+
+    @property
     def elements(self):
         """What is on the page from top to bottom, without the boxes around it."""
         return [element for element in self.at.main if not hasattr(element, "children")]
+
+    @property
+    def name(self):
+        """The page's place in the address."""
+        return urlsplit(self.at.context["url"]).path.strip("/")
 
     @property
     def title(self):
