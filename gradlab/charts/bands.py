@@ -77,7 +77,11 @@ def bands(series: Mapping[str, Band], *, y_title: str, seed: int, dark: bool = F
             + ("The line is the median of the seeds, 8 of 10 seeds lie in the band. " if band is not None else "")
             + f"The symbols are seed {seed}."
             + marks.explained(left_out)
-            + (" Such a symbol stands under a layer as soon as one seed has it." if len(left_out) and band is not None else "")
+            + (
+                " Such a symbol stands under a layer as soon as one seed has it; where most have it there is no band."
+                if len(left_out) and band is not None
+                else ""
+            )
         ),
     )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 import streamlit as st
@@ -30,7 +31,8 @@ PART_SECONDS = 0.25
 PART_SEEDS = 1000
 BUILDING = 16
 """Drawing a weight and reading its gradient takes about as long as so many products."""
-_STOPPED, _DONE = "ensemble_stopped", "ensemble_done"
+_STOPPED, _DONE, _COMPLETE = "ensemble_stopped", "ensemble_done", "ensemble_complete"
+"""What was stopped, how far the latest is, and which was measured last: to look for its parts takes some milliseconds."""
 
 
 class Part(NamedTuple):
@@ -50,7 +52,7 @@ def affordable_seeds(spec: ExperimentSpec, asked: int, networks: int = 1) -> int
 
 def without_seed(spec: ExperimentSpec) -> ExperimentSpec:
     """The experiment with those settings at their defaults that an ensemble does not depend on."""
-    return spec.replace(seed=0, capture_method=str(CaptureMethod.TENSOR_HOOKS))
+    return replace(spec, seed=0, capture_method=CaptureMethod.TENSOR_HOOKS)
 
 
 def parts(spec: ExperimentSpec, total: int, stopped: int | None = None) -> Iterator[Part]:
@@ -107,6 +109,8 @@ def measure(
         st.button("Go on measuring", key=f"{key}_go_on", on_click=_go_on)
         done = st.session_state[_STOPPED]["done"]
         return {name: Measured(total, done[name]) for name in specs if done.get(name)}
+    if st.session_state.get(_COMPLETE) == wanted:
+        return {name: Measured(total, None) for name in specs}
     done, place, bar = dict.fromkeys(specs, 0), st.empty(), None
     started = time.monotonic()
     for name, part in _by_turns({name: parts(spec, total) for name, spec in specs.items()}):
@@ -121,6 +125,7 @@ def measure(
         if bar is not None:
             bar.progress(ready / networks, f"{ready:,} of {networks:,} networks measured")
     place.empty()
+    st.session_state[_COMPLETE] = wanted
     return {name: Measured(total, None) for name in specs}
 
 

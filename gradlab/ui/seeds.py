@@ -21,7 +21,7 @@ from gradlab.ui.ensembles import Measured
 from gradlab.ui.links import VIEWS
 
 KEY = "seeds_bands"
-WITHOUT, WITH = "Without shortcuts", "With shortcuts"
+WITHOUT, WITH, ALONE = "Without shortcuts", "With shortcuts", "This network"
 TENTHS = range(11)
 CLOSE = 1.0
 """A guess in tenths counts as right if it is off by no more."""
@@ -45,7 +45,7 @@ def networks(spec: ExperimentSpec) -> dict[str, ExperimentSpec]:
     """The experiment without and with shortcuts; alone where no layer is as wide as its input."""
     sizes = spec.network.layer_sizes
     if not any(fan_in == fan_out for fan_in, fan_out in pairwise(sizes)):
-        return {"No layer that a shortcut fits around": spec}
+        return {ALONE: spec}
     return {WITHOUT: spec.replace(use_shortcut=False), WITH: spec.replace(use_shortcut=True)}
 
 
@@ -136,6 +136,8 @@ def _place(below: float) -> str:
 def _limits(found: Found, asked: int, total: int) -> list[str]:
     """What was not measured, and why; seeds at which something is not a number."""
     lines = []
+    if ALONE in found:
+        lines.append("No layer is as wide as its input: with shortcuts it would be the same network.")
     if total < asked:
         lines.append(
             f"{asked:,} seeds of a network of this size would keep everybody else on this server waiting: {total:,} are"

@@ -93,7 +93,7 @@ def test_a_guess_within_one_of_ten_is_right(visit):
 
 EDGES = {
     "one layer": ({"layer_sizes": "3-1"}, "no factor at any of 200 seeds"),
-    "no shortcut fits": ({"layer_sizes": "5-4-3-2-1"}, "No layer that a shortcut fits around"),
+    "no shortcut fits": ({"layer_sizes": "5-4-3-2-1"}, "with shortcuts it would be the same network"),
     "dead units": ({"layer_sizes": "1x6", "activation": "relu"}, "some layer's gradient is exactly zero throughout"),
     "batch norm": (
         {"normalization": "batch_norm", "batch_size": "8", "sample_input": "standard_normal"},
