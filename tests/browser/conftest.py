@@ -10,6 +10,7 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -152,6 +153,29 @@ class Visitor:
             self.page.get_by_role("combobox", name=label).click()
             self.page.get_by_role("option", name=option, exact=True).click()
 
+    def press(self, button):
+        with self.a_run():
+            self.page.get_by_role("button", name=button, exact=True).click()
+
+    def pick(self, group, option):
+        """Choose one of several options that are all on the page."""
+        radios = self.page.get_by_role("radiogroup", name=group).get_by_role("radio", name=option, exact=True)
+        radios.locator("xpath=ancestor-or-self::*[self::label or self::button][1]").click()
+
+    def answer(self, option, sure="Certain"):
+        """Answer the question that is open on the page, and commit."""
+        self.pick("Your answer", option)
+        self.pick("How sure are you?", sure)
+        self.press("Commit")
+
+    def save(self, button, folder):
+        """Press a button that saves a file; the file."""
+        with self.page.expect_download() as download:
+            self.page.get_by_role("button", name=button, exact=True).click()
+        path = folder / download.value.suggested_filename
+        download.value.save_as(path)
+        return path
+
     def value(self, label):
         return self.page.get_by_label(label, exact=True).and_(self.page.locator("input")).input_value()
 
@@ -166,12 +190,26 @@ class Visitor:
 
     @property
     def chart(self):
-        return self.page.locator("[data-testid=stVegaLiteChart]")
+        """The page's picture: its first chart."""
+        return self.page.locator("[data-testid=stVegaLiteChart]").first
 
     @property
     def alt(self):
         """The text that stands for the chart."""
         return self.chart.get_attribute("aria-label")
+
+    @property
+    def title(self):
+        return self.page.locator("h1").inner_text()
+
+    @property
+    def menu_entries(self):
+        return self.page.get_by_role("navigation").get_by_role("link").all_inner_texts()
+
+    @property
+    def fingerprint(self):
+        """The three words of the experiment on the page."""
+        return re.search(r"Fingerprint of these numbers: ([a-z]+-[a-z]+-[a-z]+)", self.text).group(1)
 
     @property
     def text(self):
@@ -185,7 +223,7 @@ class Visitor:
         """Nothing was asked of another host, nothing went wrong in the page, and no exception is shown."""
         foreign = [url for url in self.requests if not url.startswith((self.url, "data:", "blob:"))]
         assert (foreign, self.faults) == ([], [])
-        assert self.page.locator("[data-testid=stException]").count() == 0
+        assert self.page.locator("[data-testid=stException], [role=dialog]").count() == 0
 
 
 @pytest.fixture(scope="session")
@@ -196,11 +234,19 @@ def server(tmp_path_factory):
 
 
 @pytest.fixture
-def fresh_server(tmp_path):
-    """A server that nobody has visited."""
-    server = Server(tmp_path / "log.txt", "-X", "importtime")
-    yield server
-    server.stop()
+def fresh_servers(tmp_path):
+    """Servers that nobody has visited, as many as asked for, started side by side."""
+    started = []
+
+    def start(count):
+        with ThreadPoolExecutor(count) as pool:
+            logs = [tmp_path / f"log_{number}.txt" for number in range(count)]
+            started.extend(pool.map(lambda log: Server(log, "-X", "importtime"), logs))
+        return started
+
+    yield start
+    for server in started:
+        server.stop()
 
 
 @pytest.fixture(scope="module")
