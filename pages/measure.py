@@ -23,7 +23,7 @@ with picture:
 stages.lesson(result)
 
 st.header("The readings")
-panels.table(result, quantity)
+panels.table(spec, quantity)
 panels.what_is_this_number()
 take_home.take_home("measure", result)
 frame.end("measure")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import pandas
 import streamlit as st
@@ -39,6 +39,21 @@ from gradlab.spec import ExperimentSpec
 from gradlab.trail import Quantity, backward_trail
 from gradlab.ui.links import VIEWS, products_of
 
+P = ParamSpec("P")
+R = TypeVar("R")
+# Field by field, as Streamlit hashes a specification, takes a millisecond for each call.
+_HASHED: dict[str | type, Callable[[Any], Any]] = {ExperimentSpec: repr}
+
+
+def kept(*, max_entries: int, max_size: str | None = None) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Keeps what a function returns; each visitor gets a copy."""
+    return st.cache_data(max_entries=max_entries, max_size=max_size, show_spinner=False, hash_funcs=_HASHED)
+
+
+def shared(*, max_entries: int) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Keeps what a function returns and hands out the thing itself: for frozen values, which to copy only costs time."""
+    return st.cache_resource(max_entries=max_entries, show_spinner=False, hash_funcs=_HASHED)
+
 
 class Picture(NamedTuple):
     """A chart ready to be sent: its Vega-Lite specification with the data as Arrow bytes, its alt text, how to read it."""
@@ -65,29 +80,39 @@ def taking_turns(products: int) -> Iterator[None]:
             yield
 
 
-@st.cache_data(max_entries=200, show_spinner=False)
+@shared(max_entries=100)
 def measured(spec: ExperimentSpec) -> ExperimentResult:
     with taking_turns(products_of(spec)):
         return run_experiment(spec)
 
 
-@st.cache_data(max_entries=500, show_spinner=False)
+@shared(max_entries=500)
 def diagnosed(spec: ExperimentSpec, quantity: str) -> Diagnosis:
     return diagnose(measured(spec), gradient=quantity)
 
 
-@st.cache_data(max_entries=300, show_spinner=False)
+@kept(max_entries=200)
+def table(spec: ExperimentSpec, quantity: str) -> pandas.DataFrame:
+    """The readings of every weight or every layer output, first layer first, in the columns that a page shows."""
+    of_weights = quantity == Quantity.WEIGHTS
+    frame = measured(spec).weight_table() if of_weights else measured(spec).output_table()
+    first = ["parameter"] if of_weights else ["layer", "module_type"]
+    frame = frame[[*first, "shape", "mean_abs", "norm", "min", "max", "zero_fraction", "backward_index", "status"]]
+    return frame.assign(shape=[" × ".join(map(str, shape)) for shape in frame["shape"]])
+
+
+@kept(max_entries=300)
 def trail(spec: ExperimentSpec, quantity: str) -> pandas.DataFrame:
     return backward_trail(measured(spec), Quantity(quantity))
 
 
-@st.cache_data(max_entries=300, show_spinner=False)
+@kept(max_entries=300)
 def river(specs: dict[str, ExperimentSpec], quantity: str, arrived: int | None, dark: bool) -> Picture:
     trails = {name: trail(spec, quantity) for name, spec in specs.items()}
     return picture_of(charts.river(trails, hues=hues_of(list(specs.values())), arrived=arrived, dark=dark))
 
 
-@st.cache_data(max_entries=300, show_spinner=False)
+@kept(max_entries=300)
 def readings(spec: ExperimentSpec, quantity: str, printed_order: bool, dark: bool) -> Picture:
     title = "mean |weight gradient|" if quantity == Quantity.WEIGHTS else "mean |output gradient|"
     (hue,) = hues_of([spec])
@@ -95,23 +120,23 @@ def readings(spec: ExperimentSpec, quantity: str, printed_order: bool, dark: boo
     return picture_of(charts.readings(readings, title=title, printed_order=printed_order, hue=hue, dark=dark))
 
 
-@st.cache_resource(max_entries=500, show_spinner=False)
+@shared(max_entries=500)
 def posed(question: str, *specs: ExperimentSpec) -> Posed:
     """The question about these experiments: frozen, and shared as it is, because its functions cannot be copied."""
     return QUESTIONS[question].pose(*map(measured, specs))
 
 
-@st.cache_data(max_entries=300, show_spinner=False)
+@kept(max_entries=300)
 def factor_asked(spec: ExperimentSpec) -> FactorQuestion:
     return factor_question(measured(spec))
 
 
-@st.cache_data(max_entries=200, show_spinner=False)
+@kept(max_entries=200)
 def unmeasured(depth: int, dark: bool) -> Picture:
     return picture_of(charts.unmeasured([f"layers.{place}" for place in reversed(range(depth))], dark=dark))
 
 
-@st.cache_data(max_entries=300, show_spinner=False)
+@kept(max_entries=300)
 def river_and_prediction(spec: ExperimentSpec, name: str, direction: int, factor: float | None, dark: bool) -> Picture:
     readings = trail(spec, Quantity.WEIGHTS)
     fitted = set(map(layer_of, diagnosed(spec, Quantity.WEIGHTS).fitted_layers))
@@ -120,13 +145,13 @@ def river_and_prediction(spec: ExperimentSpec, name: str, direction: int, factor
     return picture_of(charts.with_prediction(river, layers=layers, direction=direction, factor=factor, dark=dark))
 
 
-@st.cache_data(max_entries=300, show_spinner=False)
+@kept(max_entries=300)
 def matrix(spec: ExperimentSpec, layer: str) -> Matrix:
     with taking_turns(products_of(spec)):
         return weight_gradient(spec, layer)
 
 
-@st.cache_data(max_entries=300, show_spinner=False)
+@kept(max_entries=300)
 def matrix_pictures(spec: ExperimentSpec, layer: str, dark: bool) -> tuple[Picture, Picture]:
     """A layer's gradient as a matrix, and its absolute values, in the same unit."""
     entries = matrix(spec, layer)
@@ -138,100 +163,100 @@ def matrix_pictures(spec: ExperimentSpec, layer: str, dark: bool) -> tuple[Pictu
     return picture_of(signed), picture_of(absolute)
 
 
-@st.cache_data(max_entries=300, show_spinner=False)
+@kept(max_entries=300)
 def mean_picture(spec: ExperimentSpec, layer: str, mean: float, dark: bool) -> Picture:
     """The mean of a layer's absolute gradient as one cell, on the scale of its matrix."""
     unit, what = charts.unit_of(matrix(spec, layer).absolute), "Mean absolute gradient"
     return picture_of(charts.cells(((mean,),), unit=unit, kind=charts.Cells.MEAN, name=layer, what=what, dark=dark))
 
 
-@st.cache_data(max_entries=200, show_spinner=False)
+@kept(max_entries=200)
 def demonstration(mistake: str, spec: ExperimentSpec) -> Demonstration:
     with taking_turns(RUNS * products_of(spec)):
         return MISTAKES[mistake].demonstrate(spec)
 
 
-@st.cache_data(max_entries=200, show_spinner=False)
+@kept(max_entries=200)
 def demonstration_picture(mistake: str, spec: ExperimentSpec, dark: bool) -> Picture:
     found = demonstration(mistake, spec)
     return picture_of(charts.two_numbers(found.wrong, found.right, dark=dark))
 
 
-@st.cache_data(max_entries=2, show_spinner=False)
+@kept(max_entries=2)
 def nothing_demonstrated(dark: bool) -> Picture:
     return picture_of(charts.no_numbers_yet(dark=dark))
 
 
-@st.cache_resource(max_entries=200, show_spinner=False)
+@shared(max_entries=200)
 def challenge_on(plain: ExperimentSpec, shortcut: ExperimentSpec) -> Challenge:
     """The two questions of the challenge: shared as they are, because their functions cannot be copied."""
     return challenge(measured(plain), measured(shortcut))
 
 
-@st.cache_data(max_entries=200, show_spinner=False)
+@kept(max_entries=200)
 def evidence(plain: ExperimentSpec, shortcut: ExperimentSpec) -> dict[str, Evidence]:
     """What these two measurements say to each takeaway, by its key."""
     return {key: takeaway.check(measured(plain), measured(shortcut)) for key, takeaway in TAKEAWAYS.items()}
 
 
-@st.cache_data(max_entries=300, show_spinner=False)
+@kept(max_entries=300)
 def movement(spec: ExperimentSpec, steps: int, optimizer: Optimizer) -> tuple[Movement, ...]:
     with taking_turns(steps * products_of(spec)):
         return weight_movement(spec, steps, optimizer)
 
 
-@st.cache_data(max_entries=200, show_spinner=False)
+@kept(max_entries=200)
 def movement_picture(spec: ExperimentSpec, steps: int, dark: bool) -> Picture:
     rows = {entry.title: movement(spec, steps, optimizer) for optimizer, entry in OPTIMIZERS.items()}
     (hue,) = hues_of([spec])
     return picture_of(charts.movement(rows, hue=hue, dark=dark))
 
 
-@st.cache_resource(max_entries=200, show_spinner=False)
+@shared(max_entries=200)
 def compared(a: ExperimentSpec, b: ExperimentSpec, quantity: str, under_study: str) -> Comparison:
     """Frozen, and shared as it is: a copy of two whole measurements for every visitor takes longer than the page."""
     return compare_results(measured(a), measured(b), under_study=under_study, gradient=quantity)
 
 
-@st.cache_data(max_entries=200, show_spinner=False)
+@kept(max_entries=200)
 def both_kinds(spec: ExperimentSpec) -> tuple[Both, ...]:
     return lesson_both_kinds.both_kinds(measured(spec))
 
 
-@st.cache_data(max_entries=300, show_spinner=False)
+@kept(max_entries=300)
 def both_kinds_picture(spec: ExperimentSpec, dark: bool) -> Picture:
     (hue,) = hues_of([spec])
     return picture_of(charts.both_kinds(both_kinds(spec), hue=hue, dark=dark))
 
 
-@st.cache_data(max_entries=1, show_spinner=False)
+@kept(max_entries=1)
 def signs() -> tuple[Sign, ...]:
     return lesson_signs.signs()
 
 
-@st.cache_data(max_entries=32, show_spinner=False)
+@kept(max_entries=32)
 def capture_cells(situation: str, by_hand: bool) -> tuple[methods.Cell, ...]:
     return methods.by_hand(situation) if by_hand else methods.side_by_side(situation)
 
 
-@st.cache_data(max_entries=16, show_spinner=False)
+@kept(max_entries=16)
 def true_norm(situation: str) -> float | None:
     return methods.true_norm(situation)
 
 
-@st.cache_data(max_entries=300, show_spinner=False)
+@kept(max_entries=300)
 def outcomes_picture(cells: tuple[charts.OutcomeCell, ...], at_hand: str, dark: bool) -> Picture:
     return picture_of(charts.outcomes(cells, at_hand=at_hand, dark=dark))
 
 
-@st.cache_data(max_entries=300, show_spinner=False)
+@kept(max_entries=300)
 def published_verdicts(spec: ExperimentSpec, power: int) -> tuple[RuleVerdict, ...]:
     """What each published rule set says with the loss multiplied by that power of ten."""
     multiplied = with_loss_times(measured(spec), 10.0**power)
     return tuple(rule_set.judge(multiplied) for rule_set in RULE_SETS.values())
 
 
-@st.cache_data(max_entries=200, show_spinner=False)
+@kept(max_entries=200)
 def published_words(spec: ExperimentSpec) -> dict[str, tuple[str, ...]]:
     """Title of a rule set -> its verdict at each of `LOSS_POWERS`."""
     with taking_turns(len(LOSS_POWERS) * products_of(spec)):
@@ -240,30 +265,30 @@ def published_words(spec: ExperimentSpec) -> dict[str, tuple[str, ...]]:
     return {row[1]: tuple(row[2:-1]) for row in published.itertuples(index=False)}
 
 
-@st.cache_data(max_entries=300, show_spinner=False)
+@kept(max_entries=300)
 def own_words(spec: ExperimentSpec, cut_offs: CutOffs) -> dict[str, tuple[str, ...]]:
     """Gradient -> the lab's own verdict at each of `LOSS_POWERS`, each from readings that were multiplied."""
     multiplied = [with_loss_times(measured(spec), 10.0**power) for power in LOSS_POWERS]
     return {str(kind): tuple(str(diagnose(one, cut_offs, gradient=kind).verdict) for one in multiplied) for kind in Quantity}
 
 
-@st.cache_data(max_entries=500, show_spinner=False)
+@kept(max_entries=500)
 def diagnosed_with(spec: ExperimentSpec, quantity: str, cut_offs: CutOffs) -> Diagnosis:
     return diagnose(measured(spec), cut_offs, gradient=quantity)
 
 
-@st.cache_data(max_entries=300, show_spinner=False)
+@kept(max_entries=300)
 def verdict_picture(rows: dict[str, tuple[str, ...]], power: int, hidden: bool, dark: bool) -> Picture:
     return picture_of(charts.verdict_grid(rows, powers=LOSS_POWERS, current=power, hidden=hidden, dark=dark))
 
 
-@st.cache_data(max_entries=100, show_spinner=False)
+@kept(max_entries=100)
 def myth(name: str, seed: int) -> MythResult:
     with taking_turns(LIGHT_PRODUCTS + 1):  # half a second, whichever claim it is
         return MYTHS[name].run(seed)
 
 
-@st.cache_data(max_entries=200, show_spinner=False)
+@kept(max_entries=200)
 def myth_picture(name: str, seed: int | None, dark: bool) -> Picture:
     """The claim beside what is measured from that seed on; without a seed the claim alone."""
     claim = MYTHS[name]

@@ -15,7 +15,7 @@ from gradlab.text import short_number
 from gradlab.theory import Basis, FactorPrediction, predict_factor
 from gradlab.trail import Quantity
 from gradlab.ui import ensembles, panels, state
-from gradlab.ui.cache import Picture, picture_of
+from gradlab.ui.cache import Picture, kept, picture_of
 from gradlab.ui.ensembles import Measured
 from gradlab.ui.links import VIEWS
 
@@ -45,7 +45,7 @@ def at_sizes(spec: ExperimentSpec, option: str) -> ExperimentSpec:
     return spec if option == "own" else spec.replace(layer_sizes=WIDE)
 
 
-@st.cache_data(max_entries=500, show_spinner=False)
+@kept(max_entries=500)
 def _predicted(spec: ExperimentSpec) -> FactorPrediction:
     return predict_factor(spec)
 
@@ -55,7 +55,7 @@ def predicted(spec: ExperimentSpec) -> FactorPrediction:
     return _predicted(ensembles.without_seed(spec))
 
 
-@st.cache_data(max_entries=200, show_spinner=False)
+@kept(max_entries=200)
 def _rows_picture(specs: dict[str, ExperimentSpec], measured: dict[str, Measured], chosen: str, dark: bool) -> Picture:
     rows = []
     for name, spec in specs.items():

@@ -19,7 +19,7 @@ from gradlab.lessons.many_seeds import ManySeeds, Standing
 from gradlab.spec import CaptureMethod, ExperimentSpec, Initializer
 from gradlab.trail import Quantity
 from gradlab.ui import cache
-from gradlab.ui.cache import LIGHT_PRODUCTS, taking_turns
+from gradlab.ui.cache import LIGHT_PRODUCTS, kept, taking_turns
 
 MAX_WORK = 3_000_000_000
 """Products of all seeds of one network that a visitor may ask for: some seconds of one core."""
@@ -64,7 +64,7 @@ def parts(spec: ExperimentSpec, total: int, stopped: int | None = None) -> Itera
         yield part
 
 
-@st.cache_data(max_entries=200, max_size="60MB", show_spinner=False)
+@kept(max_entries=200, max_size="60MB")
 def _part(spec: ExperimentSpec, start: int, end: int) -> Part:
     light = spec.network.parameter_count * spec.batch.batch_size * (end - start) <= LIGHT_PRODUCTS
     with taking_turns(0 if light else LIGHT_PRODUCTS + 1):
@@ -73,12 +73,12 @@ def _part(spec: ExperimentSpec, start: int, end: int) -> Part:
         return Part(ensemble, time.thread_time() - begun)
 
 
-@st.cache_data(max_entries=100, show_spinner=False)
+@kept(max_entries=100)
 def summary(spec: ExperimentSpec, total: int, stopped: int | None, quantity: Quantity) -> ManySeeds:
     return many_seeds.summarize(_whole(spec, total, stopped), quantity)
 
 
-@st.cache_data(max_entries=200, show_spinner=False)
+@kept(max_entries=200)
 def standing(spec: ExperimentSpec, total: int, stopped: int | None, quantity: Quantity) -> Standing:
     return many_seeds.standing(cache.measured(spec), _whole(spec, total, stopped), quantity)
 

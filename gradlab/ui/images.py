@@ -6,9 +6,8 @@ import threading
 from typing import Any, Literal
 
 import pyarrow
-import streamlit as st
 
-from gradlab.ui.cache import Picture
+from gradlab.ui.cache import Picture, kept
 
 WIDTH = 680
 BACKGROUND = {False: "#FFFFFF", True: "#0E1117"}
@@ -28,7 +27,7 @@ def _rows(arrow: bytes) -> list[dict[str, Any]]:
     return [dict(row) for row in frame.to_dict(orient="records")]
 
 
-@st.cache_data(max_entries=50, show_spinner=False)
+@kept(max_entries=50)
 def _drawn(vega_lite: dict[str, Any], kind: Literal["svg", "png"]) -> bytes:
     import vl_convert  # loads a JavaScript engine of 100 MB: not before somebody saves an image
 

@@ -10,7 +10,6 @@ import pandas
 import streamlit as st
 
 from gradlab.diagnosis import Diagnosis, Verdict, disagreement
-from gradlab.experiment import ExperimentResult
 from gradlab.flags import FLAG_TITLES
 from gradlab.spec import ExperimentSpec
 from gradlab.tables import STATISTIC_HELP
@@ -88,13 +87,9 @@ def flags(diagnosis: Diagnosis) -> None:
             st.markdown(f"… and {len(lines) - FLAGS_SHOWN} more layers.")
 
 
-def table(result: ExperimentResult, quantity: Quantity) -> None:
+def table(spec: ExperimentSpec, quantity: Quantity) -> None:
     """The readings of every weight or every layer output, first layer first, to three digits."""
-    frame = result.weight_table() if quantity is Quantity.WEIGHTS else result.output_table()
-    first = ["parameter"] if quantity is Quantity.WEIGHTS else ["layer", "module_type"]
-    frame = frame[[*first, "shape", "mean_abs", "norm", "min", "max", "zero_fraction", "backward_index", "status"]]
-    frame = frame.assign(shape=[" × ".join(map(str, shape)) for shape in frame["shape"]])
-    _frame(frame, ["mean_abs", "norm", "min", "max"])
+    _frame(cache.table(spec, quantity), ["mean_abs", "norm", "min", "max"])
 
 
 def trail_table(

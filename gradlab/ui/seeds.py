@@ -16,7 +16,7 @@ from gradlab.spec import ExperimentSpec
 from gradlab.text import short_number
 from gradlab.trail import Quantity
 from gradlab.ui import cache, ensembles, panels, state
-from gradlab.ui.cache import Picture, hues_of, picture_of
+from gradlab.ui.cache import Picture, hues_of, kept, picture_of
 from gradlab.ui.ensembles import Measured
 from gradlab.ui.links import VIEWS
 
@@ -54,7 +54,7 @@ def chosen(spec: ExperimentSpec) -> str:
     return next(name for name, each in networks(spec).items() if each == spec)
 
 
-@st.cache_data(max_entries=200, show_spinner=False)
+@kept(max_entries=200)
 def _picture(
     specs: dict[str, ExperimentSpec], quantity: Quantity, measured: dict[str, Measured], seed: int, dark: bool
 ) -> Picture:

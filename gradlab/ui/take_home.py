@@ -9,6 +9,7 @@ from gradlab.export import to_csv
 from gradlab.fingerprint import fingerprint
 from gradlab.script import to_script
 from gradlab.ui import pages, state
+from gradlab.ui.cache import kept
 from gradlab.ui.links import CONTROLS
 from gradlab.ui.qr import qr_svg
 
@@ -83,6 +84,6 @@ def _shared(link: str) -> None:
         st.image(drawn, caption=None, width=240)
 
 
-@st.cache_data(max_entries=200, show_spinner=False)
+@kept(max_entries=200)
 def _qr(link: str) -> str | None:
     return qr_svg(link)

@@ -15,7 +15,7 @@ from gradlab.theory import FactorMap, FactorPrediction, critical_point, predict_
 from gradlab.theory import factor_map as map_of
 from gradlab.trail import Quantity
 from gradlab.ui import cache, panels
-from gradlab.ui.cache import Picture, picture_of
+from gradlab.ui.cache import Picture, kept, picture_of
 from gradlab.ui.depth import residual
 
 KEY = "depth_map"
@@ -30,21 +30,21 @@ ANSWERS = {"below": "γ is below 0.95", "about": "γ lies from 0.95 to 1.05", "a
 _SAID, _OPTION, _MISSING = "depth_said", "depth_option", "depth_missing"
 
 
-@st.cache_data(max_entries=100, show_spinner=False)
+@kept(max_entries=100)
 def theory_map(activation: Activation, sigma_b: float) -> FactorMap:
     """Theory over the σ_w from a step to `COLUMNS` steps, and over `DEPTHS`."""
     with cache.taking_turns(cache.LIGHT_PRODUCTS + 1):
         return map_of(activation, sigma_ws(step_of(activation, sigma_b)), DEPTHS, sigma_b)
 
 
-@st.cache_data(max_entries=100, show_spinner=False)
+@kept(max_entries=100)
 def step_of(activation: Activation, sigma_b: float) -> float:
     """From one σ_w of the map to the next: so that the critical one is on it, if it is anywhere near."""
     critical = critical_point(activation, sigma_b)
     return 0.1 if critical is None or critical.sigma_w < 3 else 0.5
 
 
-@st.cache_data(max_entries=200, show_spinner=False)
+@kept(max_entries=200)
 def _map_picture(activation: Activation, sigma_b: float, picked: tuple[float, int], dark: bool) -> Picture:
     found = theory_map(activation, sigma_b)
     return picture_of(charts.factor_map(found, picked=picked, name=ACTIVATIONS[activation].title, dark=dark))
@@ -192,7 +192,7 @@ def map_prediction(spec: ExperimentSpec) -> FactorPrediction:
     return _predicted_network(spec.network)
 
 
-@st.cache_data(max_entries=300, show_spinner=False)
+@kept(max_entries=300)
 def _predicted_network(network: NetworkSpec) -> FactorPrediction:
     return predict_factor(network)
 
