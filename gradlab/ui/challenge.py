@@ -105,10 +105,10 @@ def _options(posed: Posed, key: str) -> None:
     chosen: dict[str, Any] = {"index": None, "key": key}
     if len(texts) > RADIO_UP_TO:
         plain = {option: text.replace("`", "") for option, text in texts.items()}  # a menu shows the marks as they are
-        st.markdown(f"**{posed.text}**")
+        st.markdown(posed.text)
         st.selectbox("The layer", list(plain), format_func=plain.__getitem__, placeholder="Choose a layer", **chosen)
     else:
-        st.radio(f"**{posed.text}**", list(texts), format_func=texts.__getitem__, **chosen)
+        st.radio(posed.text, list(texts), format_func=texts.__getitem__, **chosen)
 
 
 def _commit(posed: Challenge, name: str) -> None:

@@ -21,11 +21,11 @@ from gradlab.trail import Quantity
 from gradlab.ui import cache
 from gradlab.ui.cache import LIGHT_PRODUCTS, kept, taking_turns
 
-MAX_WORK = 3_000_000_000
-"""Products of all seeds of one network that a visitor may ask for: some seconds of one core."""
+MAX_WORK = 1_000_000_000
+"""Products of all seeds of one network that a visitor may ask for: about two seconds of one core."""
 MAX_READINGS = 30_000
 """Seeds × layers of one network: a few megabytes while they are kept."""
-MOST_SECONDS = 6.0
+MOST_SECONDS = 2.0
 """Of one core: what costs more than the products say ends here. (Gradients that are not finite are measured one by one.)"""
 PART_SECONDS = 0.25
 PART_SEEDS = 1000

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -97,6 +98,9 @@ async def warm_up(app: Any) -> AsyncIterator[None]:
     """Before the server answers: import everything, take one measurement, draw it, so that no visitor waits for it."""
     # More threads only get in each other's way at these sizes, and badly when many sessions share two cores.
     torch.set_num_threads(1)
+    # A visitor's page hands the interpreter back and forth many times; behind somebody's long measurement each time waits
+    # this long. Python's own 5 ms make a page of 20 ms one of seconds.
+    sys.setswitchinterval(0.0005)
     result = run_experiment(PRESETS["reference"].spec)
     trail = backward_trail(result)
     over = run_ensemble(result.spec, range(10)).band(Quantity.WEIGHTS)

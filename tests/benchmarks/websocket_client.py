@@ -159,6 +159,8 @@ class Tab:
             self._elements.pop(place, None)  # a block stands where an element stood
             return
         element = delta.new_element
+        # An element stands where a block stood with all that was in it.
+        self._elements = {p: e for p, e in self._elements.items() if p[: len(place)] != place}
         self._elements[place] = element, delta.fragment_id, self._run
         kind = kind_of(element)
         if kind in INPUTS:
