@@ -1,6 +1,9 @@
 """Models that are compiled, scripted, traced or transformed, other people's hooks, and the modes autograd can be in."""
 
+import subprocess
+import sys
 import warnings
+from pathlib import Path
 
 import pytest
 import torch
@@ -23,6 +26,8 @@ from truth import (
 )
 
 from gradlab import CaptureError, CaptureWarning, capture_gradients
+
+ROOT = Path(__file__).resolve().parent.parent
 
 pytestmark = [
     # torch.compile looks at .grad of every tensor that crosses a break in its graph, which any hook makes.
@@ -185,3 +190,30 @@ def test_a_forward_under_vmap_is_not_called_untracked(method):
 
 
 # --- other people's hooks ------------------------------------------------------------------------------------------------
+
+
+def test_another_thread_may_load_the_compiler_in_the_middle_of_a_capture():
+    code = """
+import sys, threading, torch, gradlab
+sys.setswitchinterval(1e-4)
+loaded, failed = threading.Event(), []
+
+def measure():
+    while not loaded.is_set():
+        try:
+            gradlab.run_experiment(gradlab.ExperimentSpec())
+        except Exception as error:
+            failed.append(repr(error))
+
+threads = [threading.Thread(target=measure) for _ in range(2)]
+for thread in threads:
+    thread.start()
+assert "torch._dynamo" not in sys.modules
+import torch._dynamo
+loaded.set()
+for thread in threads:
+    thread.join()
+print(failed[:1])
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stdout.strip()) == (0, "[]"), done.stderr

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 import warnings
 from collections.abc import Callable
 from functools import partial
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, SupportsFloat
 
 from torch import nn
 
+from gradlab.capture import engine
 from gradlab.capture.full_backward_hooks import FullBackwardHooks
 from gradlab.capture.layers import Selection, hidden_layers, named_modules, parameter_names, select_layers
 from gradlab.capture.passes import Pass
@@ -125,10 +125,11 @@ class GradientCapture:
             )
             recorder.when_finished = self._when_finished
             recorder.watcher = CAPTURE_METHODS[self._method].build(recorder, modules)
-            hook = Untraced if "torch._dynamo" in sys.modules else lambda layer: layer
+            call = engine.untraced_call()
             for layer, module in zip(recorder.layers, modules.values(), strict=True):
                 # Not module.register_forward_hook: a scripted module forbids it, and yet calls the hook when it is called.
-                self._handles.append(nn.Module.register_forward_hook(module, hook(layer)))
+                hook = layer if call is None else Untraced(layer, call)
+                self._handles.append(nn.Module.register_forward_hook(module, hook))
         except BaseException:
             self._detach()
             raise

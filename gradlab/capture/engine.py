@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from functools import cache
 from types import FrameType
 
 import torch
@@ -79,13 +80,23 @@ def is_wrapped(tensor: torch.Tensor) -> bool:
     return bool(_is_wrapped(tensor) or _is_batched(tensor))
 
 
-def untraced(hook: Callable[..., None]) -> Callable[..., None]:
-    """The hook as torch.compile must take it, which would otherwise trace into it: called as it is, from Python.
+def untraced_call() -> Callable[..., None] | None:
+    """A function that calls its first argument with the others, and that torch.compile calls instead of tracing into it.
 
-    Looked for only where the compiler is loaded, as loading it takes longer than most captures.
+    None where the compiler is not loaded, as loading it takes longer than most captures; and while another thread is
+    loading it, when it lacks its parts. Made once: to make it takes longer than to watch a small network.
     """
-    compiler = sys.modules.get("torch._dynamo")
-    return hook if compiler is None else compiler.disable(hook)
+    disable = getattr(sys.modules.get("torch._dynamo"), "disable", None)
+    return None if disable is None else _disabled(disable)
+
+
+@cache
+def _disabled(disable: Callable[..., Callable[..., None]]) -> Callable[..., None]:
+    return disable(_call)
+
+
+def _call(hook: Callable[..., None], *arguments: object) -> None:
+    hook(*arguments)
 
 
 def _stack() -> Iterator[FrameType]:

@@ -14,7 +14,6 @@ from weakref import ref
 import torch
 from torch import Tensor, nn
 
-from gradlab.capture import engine
 from gradlab.capture.engine import NO_TASK, current_task, in_transform
 from gradlab.capture.layers import ParameterName, initialized
 
@@ -80,11 +79,11 @@ class Layer(Inert):
 class Untraced(Inert):
     """A hook that torch.compile calls from Python instead of tracing into it."""
 
-    def __init__(self, hook: Callable[..., None]) -> None:
-        self._call = engine.untraced(hook)
+    def __init__(self, hook: Callable[..., None], call: Callable[..., None]) -> None:
+        self._hook, self._call = hook, call
 
     def __call__(self, *arguments: object) -> None:
-        self._call(*arguments)
+        self._call(self._hook, *arguments)
 
 
 def attach(hook: Callable[..., None], tensor: Tensor) -> ref[OrderedDict[Any, Any]]:

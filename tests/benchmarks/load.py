@@ -234,9 +234,11 @@ def main() -> int:
         log = Path(folder) / "server.txt"
         with server(options.app, free_port(), log) as (url, process):
             fine = measure(url, process, options)
-        complaints = [line for line in log.read_text(errors="replace").splitlines() if "Traceback" in line]
-        print(f"tracebacks in the server's log: {len(complaints)}")
-        return 0 if fine and not complaints else 1
+        _, *others = log.read_text(errors="replace").split("Traceback")
+        print(f"tracebacks in the server's log: {len(others)}")
+        if others:
+            print(f"Traceback{others[0][-3000:]}")
+        return 0 if fine and not others else 1
 
 
 if __name__ == "__main__":
