@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
+from functools import cache
 from itertools import groupby, islice
 from numbers import Real
 from typing import Any, Self, get_type_hints
@@ -249,18 +250,24 @@ def sizes_from_text(text: str) -> tuple[int, ...]:
 # --- checking and settling values -------------------------------------------------------------------------------------
 
 
-def _settle(spec: object, **own_rules: Any) -> None:
+def _settle(spec: NetworkSpec | BatchSpec | ExperimentSpec, **own_rules: Any) -> None:
     """Bring every field to its declared type, once, at the door; raise SpecError for what cannot be."""
-    hints = get_type_hints(type(spec))
-    for f in fields(spec):  # type: ignore[arg-type]
-        value, hint = getattr(spec, f.name), hints[f.name]
-        if f.name in own_rules:
-            value = own_rules[f.name](f.name, value)
+    for name, hint in _types(type(spec)).items():
+        value = getattr(spec, name)
+        if name in own_rules:
+            value = own_rules[name](name, value)
         elif hint is bool:
-            value = _flag(f.name, value)
+            value = _flag(name, value)
         elif issubclass(hint, StrEnum):
-            value = _choice(f.name, value, hint)
-        object.__setattr__(spec, f.name, value)
+            value = _choice(name, value, hint)
+        object.__setattr__(spec, name, value)
+
+
+@cache
+def _types(kind: type) -> dict[str, Any]:
+    """The declared type of every field; looked up once, as Python reads it from text each time."""
+    hints = get_type_hints(kind)
+    return {f.name: hints[f.name] for f in fields(kind)}
 
 
 def _choice(name: str, value: object, kind: type[StrEnum]) -> StrEnum:

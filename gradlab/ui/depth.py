@@ -15,7 +15,7 @@ from gradlab.text import short_number
 from gradlab.theory import Basis, FactorPrediction, predict_factor
 from gradlab.trail import Quantity
 from gradlab.ui import ensembles, panels, state
-from gradlab.ui.cache import Picture, kept, picture_of
+from gradlab.ui.cache import Picture, kept, picture_of, shared
 from gradlab.ui.ensembles import Measured
 from gradlab.ui.links import VIEWS
 
@@ -45,7 +45,7 @@ def at_sizes(spec: ExperimentSpec, option: str) -> ExperimentSpec:
     return spec if option == "own" else spec.replace(layer_sizes=WIDE)
 
 
-@kept(max_entries=500)
+@shared(max_entries=500)
 def _predicted(spec: ExperimentSpec) -> FactorPrediction:
     return predict_factor(spec)
 

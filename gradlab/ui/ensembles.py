@@ -19,7 +19,7 @@ from gradlab.lessons.many_seeds import ManySeeds, Standing
 from gradlab.spec import CaptureMethod, ExperimentSpec, Initializer
 from gradlab.trail import Quantity
 from gradlab.ui import cache
-from gradlab.ui.cache import LIGHT_PRODUCTS, kept, taking_turns
+from gradlab.ui.cache import LIGHT_PRODUCTS, kept, shared, taking_turns
 
 MAX_WORK = 1_000_000_000
 """Products of all seeds of one network that a visitor may ask for: about two seconds of one core."""
@@ -73,7 +73,7 @@ def _part(spec: ExperimentSpec, start: int, end: int) -> Part:
         return Part(ensemble, time.thread_time() - begun)
 
 
-@kept(max_entries=100)
+@shared(max_entries=100)
 def summary(spec: ExperimentSpec, total: int, stopped: int | None, quantity: Quantity) -> ManySeeds:
     return many_seeds.summarize(_whole(spec, total, stopped), quantity)
 
