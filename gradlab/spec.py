@@ -252,7 +252,7 @@ def sizes_from_text(text: str) -> tuple[int, ...]:
 
 def _settle(spec: NetworkSpec | BatchSpec | ExperimentSpec, **own_rules: Any) -> None:
     """Bring every field to its declared type, once, at the door; raise SpecError for what cannot be."""
-    for name, hint in _types(type(spec)).items():
+    for name, hint in _types(type(spec)).items():  # type: ignore[arg-type]
         value = getattr(spec, name)
         if name in own_rules:
             value = own_rules[name](name, value)
