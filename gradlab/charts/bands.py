@@ -12,7 +12,7 @@ import altair as alt
 import pandas
 
 from gradlab.charts import marks
-from gradlab.charts.base import CHART_HEIGHT, HUES, TEMPLATES_KEPT, Figure, axis, figure, layer_axis, named, written
+from gradlab.charts.base import CHART_HEIGHT, HUES, TEMPLATES_KEPT, Figure, axis, figure, layer_axis, legend, named, written
 from gradlab.text import short_number
 
 SHAPES = ("circle", "diamond")
@@ -96,9 +96,9 @@ def _template(dark: bool, several: bool, band: bool, unseen: bool, anything: boo
     def at(field: str) -> alt.Y:
         return alt.Y(field, type="quantitative", scale=scale, axis=shown)
 
-    legend = alt.Legend(orient="top", title=None, labelLimit=0, symbolSize=90) if several else None
+    names = legend(dark, symbolSize=90) if several else None
     along, stretch = alt.Order("place", type="quantitative"), alt.Detail("stretch", type="nominal")
-    color, quiet = _by_network(alt.Color, "$hues", legend), _by_network(alt.Color, "$hues", None)
+    color, quiet = _by_network(alt.Color, "$hues", names), _by_network(alt.Color, "$hues", None)
     which = alt.Tooltip("network", type="nominal", title="which")
     layer = alt.Tooltip("layer", type="nominal")
     layers = []
@@ -123,7 +123,7 @@ def _template(dark: bool, several: bool, band: bool, unseen: bool, anything: boo
             .encode(x=x, y=at("median"), order=along, detail=stretch, color=quiet, strokeDash=dash),
         ]  # fmt: skip
     own = [which, layer, alt.Tooltip("reading", type="quantitative", title="$y_title", format=".17~g")]
-    shape = _by_network(alt.Shape, "$shapes", legend)
+    shape = _by_network(alt.Shape, "$shapes", names)
     layers += [
         named("shown")
         .mark_line(strokeWidth=1, opacity=0.8)
@@ -142,8 +142,8 @@ def _template(dark: bool, several: bool, band: bool, unseen: bool, anything: boo
     return written(chart.properties(height=CHART_HEIGHT))
 
 
-def _by_network(channel: Any, values: str, legend: alt.Legend | None) -> Any:
-    return channel("network", type="nominal", scale=alt.Scale(domain=["$names"], range=[values]), legend=legend)
+def _by_network(channel: Any, values: str, names: alt.Legend | None) -> Any:
+    return channel("network", type="nominal", scale=alt.Scale(domain=["$names"], range=[values]), legend=names)
 
 
 def _own(name: str, trail: pandas.DataFrame) -> pandas.DataFrame:
