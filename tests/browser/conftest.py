@@ -154,18 +154,25 @@ class Visitor:
             self.page.get_by_role("option", name=option, exact=True).click()
 
     def press(self, button):
+        """Press the first button of that name."""
         with self.a_run():
-            self.page.get_by_role("button", name=button, exact=True).click()
+            self.page.get_by_role("button", name=button, exact=True).first.click()
 
     def pick(self, group, option):
-        """Choose one of several options that are all on the page."""
-        radios = self.page.get_by_role("radiogroup", name=group).get_by_role("radio", name=option, exact=True)
+        """Choose one of several options that are all on the page, in the first group of that name."""
+        radios = self.page.get_by_role("radiogroup", name=group, exact=True).first.get_by_role("radio", name=option, exact=True)
         radios.locator("xpath=ancestor-or-self::*[self::label or self::button][1]").click()
 
     def answer(self, option, sure="Certain"):
         """Answer the question that is open on the page, and commit."""
         self.pick("Your answer", option)
         self.pick("How sure are you?", sure)
+        self.press("Commit")
+
+    def answer_first(self):
+        """Give the first answer there is to the first question that is open, and commit."""
+        self.page.get_by_role("radiogroup", name="Your answer").first.locator("label").first.click()
+        self.pick("How sure are you?", "Certain")
         self.press("Commit")
 
     def save(self, button, folder):
