@@ -150,7 +150,7 @@ def test_any_experiment_gives_the_numbers_of_single_experiments(spec):
     [
         {"normalization": "batch_norm", "batch_size": 2, "sample_input": "standard_normal"},
         {"normalization": "batch_norm", "batch_size": 5, "sample_input": "standard_normal"},
-        {"normalization": "batch_norm", "batch_size": 5, "activation": "relu", "target": "standard_normal"},
+        {"normalization": "batch_norm", "batch_size": 2, "activation": "relu", "sample_input": "standard_normal"},
         {"normalization": "layer_norm_after"},
         {"normalization": "layer_norm_before", "layer_sizes": "2-2-2-2-2"},
         {"normalization": "layer_norm_after", "layer_sizes": "8x8", "activate_last": False, "loss": "output_sum"},
@@ -409,7 +409,7 @@ def many_chunks():
 
 
 def one_by_one():
-    return spec_of(normalization="batch_norm", batch_size=2, layer_sizes="16x9"), range(40)
+    return spec_of(normalization="batch_norm", batch_size=2, sample_input="standard_normal", layer_sizes="16x9"), range(40)
 
 
 @pytest.mark.parametrize("case", [many_chunks, one_by_one])
