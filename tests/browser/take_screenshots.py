@@ -8,10 +8,9 @@ from playwright.sync_api import sync_playwright
 
 FOLDER = Path(__file__).parent / "screenshots"
 PICTURES = {
-    "trail": ("/trail", "light", {"width": 1000, "height": 760}),
-    "shortcuts": ("/shortcuts", "light", {"width": 1000, "height": 760}),
-    "seeds": ("/seeds", "light", {"width": 1000, "height": 760}),
-    "phone": ("/measure", "dark", {"width": 390, "height": 760}),
+    "shortcuts": ("/shortcuts", "light", {"width": 1100, "height": 640}),
+    "depth": ("/depth", "light", {"width": 1100, "height": 640}),
+    "phone": ("/seeds", "dark", {"width": 390, "height": 760}),
 }
 
 
