@@ -48,6 +48,12 @@ class Visit:
         # and the new page's widgets of the same keys would then be taken for drawn already.
         return self.send(WidgetStates())
 
+    def states_with(self, states):
+        """What the page's widgets say, but for these."""
+        changed = {state.id for state in states}
+        others = [state for state in self.at._tree.get_widget_states().widgets if state.id not in changed]
+        return WidgetStates(widgets=[*others, *states])
+
     def send(self, states):
         """Run the page with these widget states, whatever its widgets would send of themselves."""
         self.at._run(states)

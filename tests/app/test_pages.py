@@ -3,6 +3,8 @@
 import re
 
 import pytest
+from streamlit.proto.Common_pb2 import StringArray
+from streamlit.proto.WidgetStates_pb2 import WidgetState
 
 from gradlab.presets import PRESETS
 from gradlab.text import short_number
@@ -86,6 +88,30 @@ def test_before_the_commit_predict_shows_nothing_that_was_measured(visit, measur
     assert not page.at.get("download_button")
     drawn = {value for _, data in page.layers() for row in data.itertuples() for value in row}
     assert not drawn & set(numbers.values())
+
+
+def test_a_commit_sent_once_more_with_another_answer_changes_nothing(visit):
+    """As a modified browser would do it, which still knows the form that is gone."""
+
+    def form(page, option):
+        question, sure, commit = page.at.radio[0], page.at.segmented_control[0], page.at.button[0]
+        return [
+            WidgetState(id=question.id, string_value=option),
+            WidgetState(id=sure.id, string_array_value=StringArray(data=[sure.options[0]])),
+            WidgetState(id=commit.id, trigger_value=True),
+        ]
+
+    page = visit("predict")
+    wrong, right = form(page, "It grows"), form(page, "It becomes smaller")
+    page.send(page.states_with(wrong))
+    assert "**Predicted: it grows** (unsure)" in page.markdown
+    for states in (right, right[::-1]):
+        page.send(page.states_with(states))
+        assert "**Predicted: it grows** (unsure)" in page.markdown
+        assert "**0 of 1** right" in page.markdown
+    page.go("measure").go("predict")
+    page.send(page.states_with(right))
+    assert "**0 of 1** right" in page.markdown
 
 
 def test_every_file_in_the_folder_is_a_page_of_the_menu():

@@ -4,7 +4,6 @@ import random
 import re
 
 import pytest
-from streamlit.proto.WidgetStates_pb2 import WidgetStates
 from widget_values import some_link, some_state
 
 from gradlab.spec import FIELDS
@@ -42,7 +41,7 @@ def some_step(chance, page):
         ]
     else:
         doings = [some_state(chance, chance.choice([widget for widget in widgets if not widget.form_id]))]
-    return "; ".join(words for words, _ in doings), lambda: page.send(with_states(page, [state for _, state in doings]))
+    return "; ".join(words for words, _ in doings), lambda: page.send(page.states_with([state for _, state in doings]))
 
 
 def menu_of(page):
@@ -58,13 +57,6 @@ def follow(page, to, link):
 
 def experiment_in(link):
     return {name: value for name, value in link.items() if name in FIELDS}
-
-
-def with_states(page, states):
-    """What the page's widgets say, but for these."""
-    changed = {state.id for state in states}
-    others = [state for state in page.at._tree.get_widget_states().widgets if state.id not in changed]
-    return WidgetStates(widgets=[*others, *states])
 
 
 @pytest.mark.parametrize("seed", range(1, 7))
