@@ -1,6 +1,8 @@
 """Watching changes nothing and leaves nothing: the same numbers, and no hook, attribute, tensor or graph kept."""
 
+import gc
 import warnings
+import weakref
 
 import pytest
 import torch
@@ -158,3 +160,13 @@ def test_no_warning_of_torch_is_caused_by_watching(method):
         warnings.simplefilter("error")
         (done,) = captured(seeded(Quiet), step, method).passes
     assert statuses(done) == {("look", 0, "0"): "not_tracked", ("linear", 0, "0"): "ok"}
+
+
+def test_a_class_made_for_one_module_does_not_outlive_it():
+    model = nn.utils.parametrizations.weight_norm(nn.Linear(3, 3))
+    kind = weakref.ref(type(model))
+    with capture_gradients(model):
+        model(torch.ones(1, 3)).sum().backward()
+    del model
+    gc.collect()
+    assert kind() is None

@@ -6,8 +6,8 @@ import difflib
 import inspect
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cache
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -73,10 +73,17 @@ def _can_be_called(module: nn.Module) -> bool:
     return _has_forward(kind) or "forward" in vars(module)
 
 
-@cache
+# Weakly: a parametrised module has a class of its own, which must not outlive it here.
+_with_forward: WeakKeyDictionary[type, bool] = WeakKeyDictionary()
+
+
 def _has_forward(kind: Any) -> bool:
-    # Not kind.forward: the class of a scripted module does not let itself be asked.
-    return not issubclass(kind, ParametrizationList) and inspect.getattr_static(kind, "forward") is not nn.Module.forward
+    known = _with_forward.get(kind)
+    if known is None:
+        # Not kind.forward: the class of a scripted module does not let itself be asked.
+        found = inspect.getattr_static(kind, "forward")
+        known = _with_forward[kind] = not issubclass(kind, ParametrizationList) and found is not nn.Module.forward
+    return known
 
 
 def _parts_of(module: nn.Module) -> Iterator[nn.Module]:
