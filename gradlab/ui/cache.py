@@ -80,8 +80,9 @@ def taking_turns(products: int) -> Iterator[None]:
             yield
 
 
-@shared(max_entries=100)
+@shared(max_entries=80)
 def measured(spec: ExperimentSpec) -> ExperimentResult:
+    """The result; of two hundred layers it takes half a megabyte, so not many are kept, here and in what holds them."""
     with taking_turns(products_of(spec)):
         return run_experiment(spec)
 
@@ -187,7 +188,7 @@ def nothing_demonstrated(dark: bool) -> Picture:
     return picture_of(charts.no_numbers_yet(dark=dark))
 
 
-@shared(max_entries=200)
+@shared(max_entries=40)
 def challenge_on(plain: ExperimentSpec, shortcut: ExperimentSpec) -> Challenge:
     """The two questions of the challenge: shared as they are, because their functions cannot be copied."""
     return challenge(measured(plain), measured(shortcut))
@@ -212,7 +213,7 @@ def movement_picture(spec: ExperimentSpec, steps: int, dark: bool) -> Picture:
     return picture_of(charts.movement(rows, hue=hue, dark=dark))
 
 
-@shared(max_entries=200)
+@shared(max_entries=40)
 def compared(a: ExperimentSpec, b: ExperimentSpec, quantity: str, under_study: str) -> Comparison:
     """Frozen, and shared as it is: a copy of two whole measurements for every visitor takes longer than the page."""
     return compare_results(measured(a), measured(b), under_study=under_study, gradient=quantity)

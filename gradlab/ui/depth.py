@@ -82,6 +82,8 @@ def show(spec: ExperimentSpec) -> dict[str, ManySeeds]:
     only_one = total < FEWEST
     if only_one:
         specs, total = {chosen: spec}, ensembles.affordable_seeds(spec, SEEDS)
+    every = _is_start(spec) or bool(st.session_state.get("depth_every"))
+    wanted = specs if every else {chosen: spec}
 
     def picture(measured: dict[str, Measured]) -> Picture:
         return _rows_picture(specs, measured, chosen, panels.dark())
@@ -92,7 +94,7 @@ def show(spec: ExperimentSpec) -> dict[str, ManySeeds]:
 
     place = st.container()
     with place:
-        measured = ensembles.measure(specs, total, "depth", while_waiting)
+        measured = ensembles.measure(wanted, total, "depth", while_waiting)
     found = {
         name: ensembles.summary(ensembles.without_seed(specs[name]), *each, Quantity.OUTPUTS) for name, each in measured.items()
     }
@@ -102,6 +104,19 @@ def show(spec: ExperimentSpec) -> dict[str, ManySeeds]:
     with place:
         panels.show(picture(measured), KEY, *lines)
     return found
+
+
+def _is_start(spec: ExperimentSpec) -> bool:
+    """Whether it is what everybody begins with, whose activations are measured once for all visitors."""
+    start = ExperimentSpec().replace(layer_sizes=WIDE)
+    return ensembles.without_seed(spec.replace(activation=start.network.activation)) == start.replace(seed=0)
+
+
+def every_switch(spec: ExperimentSpec) -> None:
+    """Draw the switch that has every activation measured, where only the chosen one is unless it is asked for."""
+    if not _is_start(spec):
+        explanation = "Nine networks instead of one, each at many seeds: some seconds."
+        st.toggle("Measure every activation", key="depth_every", help=explanation)
 
 
 def _setting(spec: ExperimentSpec, total: int) -> str:

@@ -45,6 +45,13 @@ def test_each_activation_has_its_measured_interval_and_theory_beside_it(visit):
     assert expected.loc["ReLU", "factor"] == pytest.approx(math.sqrt(1 / 6), rel=1e-6)
 
 
+def test_of_another_experiment_the_chosen_activation_is_measured_and_all_of_them_if_asked(visit):
+    page = visit("depth", use_shortcut="true")
+    assert list(data_with(page, "median")["network"]) == ["▸ GELU (tanh form)"]
+    assert len(data_with(page, "most")) > 1
+    assert len(data_with(page.set(depth_every=True), "median")) == len(Activation)
+
+
 def test_the_headline_holds_both_and_how_far_they_are_apart(visit):
     page = visit("depth", activation="relu")
     found = float(np.median(run_ensemble(spec_of(layer_sizes=WIDE, activation="relu"), range(SEEDS)).factors))
