@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import sys
 from collections.abc import AsyncIterator
 from typing import Any
@@ -93,9 +94,23 @@ MIDDLEWARE = [
 ]
 
 
+M_ARENA_MAX = -8
+"""The option's number in glibc's malloc.h."""
+
+
+def share_freed_memory() -> None:
+    """Have all threads take memory from two pools: each visit is a thread, and glibc would give each a pool of its own.
+
+    What one frees the others could then not use: 200 MB after a hundred visitors instead of 80. Without glibc, nothing.
+    """
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).mallopt(M_ARENA_MAX, 2)
+
+
 @contextlib.asynccontextmanager
 async def warm_up(app: Any) -> AsyncIterator[None]:
     """Before the server answers: import everything, take one measurement, draw it, so that no visitor waits for it."""
+    share_freed_memory()
     # More threads only get in each other's way at these sizes, and badly when many sessions share two cores.
     torch.set_num_threads(1)
     # A visitor's page hands the interpreter back and forth many times; behind somebody's long measurement each time waits
