@@ -32,6 +32,8 @@ def test_a_link_can_be_the_very_first_request_of_a_fresh_server(fresh_servers, v
         assert visitor.menu_entries == list(TITLES.values())
         assert visitor.title.endswith("?")
         assert visitor.warnings == []
+        icon = visitor.page.locator("link[rel*=icon]").first.get_attribute("href")
+        assert icon.startswith(("data:", visitor.url)) or "//" not in icon
         if page not in WITHOUT_CONTROLS:
             assert (visitor.value("Seed"), visitor.value("Layer sizes")) == ("7", "4-8x7-2")
             assert visitor.page.get_by_role("combobox", name="Activation").input_value() == "Tanh"

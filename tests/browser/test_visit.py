@@ -48,15 +48,6 @@ def test_the_links_of_the_pages_lead_through_the_course(visit):
     assert visitor.path == "/takeaways"
 
 
-@pytest.mark.parametrize("page", TITLES)
-def test_every_page_has_an_address_of_its_own(visit, page):
-    visitor = visit(f"/{page}")
-    assert visitor.title.endswith("?")
-    assert visitor.page.get_by_role("navigation").get_by_role("link", name=TITLES[page], exact=True).count() == 1
-    icon = visitor.page.locator("link[rel*=icon]").first.get_attribute("href")
-    assert icon.startswith(("data:", visitor.url)) or "//" not in icon
-
-
 def test_a_changed_control_changes_the_numbers_and_the_address(visit):
     visitor = visit("/measure")
     assert visitor.alt.endswith(readings())
