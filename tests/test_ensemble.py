@@ -3,7 +3,6 @@
 import pickle
 import subprocess
 import sys
-import threading
 from dataclasses import replace
 from itertools import pairwise, product
 from pathlib import Path
@@ -15,6 +14,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from specs import experiment_specs, network_specs
+from truth import differing_in_eight_threads
 
 from gradlab import CutOffs, ExperimentSpec, NetworkSpec, SpecError, Verdict, build_network, diagnose, run_experiment
 from gradlab.batches import loss_function, sample_input, target
@@ -472,23 +472,9 @@ def test_ensembles_in_eight_threads_give_the_very_numbers_they_give_alone_and_le
     before = torch.get_rng_state()
     seeds = [range(15)] * (len(SEVERAL) - 1) + [range(ENOUGH_SEEDS)]
     expected = [run_ensemble(spec, some).table() for spec, some in zip(SEVERAL, seeds, strict=True)]
-    differing, start = [], threading.Barrier(8)
-
-    def measure(offset):
-        start.wait()
-        for step in range(len(SEVERAL)):
-            place = (step + offset) % len(SEVERAL)
-            try:
-                if not run_ensemble(SEVERAL[place], seeds[place]).table().equals(expected[place]):
-                    differing.append(place)
-            except Exception as error:  # a thread's own error would be lost
-                differing.append(error)
-
-    threads = [threading.Thread(target=measure, args=(offset,)) for offset in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    differing = differing_in_eight_threads(
+        len(SEVERAL), lambda place: run_ensemble(SEVERAL[place], seeds[place]).table().equals(expected[place])
+    )
     assert differing == []
     assert torch.equal(torch.get_rng_state(), before)
 

@@ -2,12 +2,11 @@
 
 import gc
 import pickle
-import threading
 
 import pandas
 import pytest
 import torch
-from truth import METHODS
+from truth import METHODS, differing_in_eight_threads
 
 from gradlab import ExperimentSpec, NetworkSpec, SpecError, build_network, run_experiment
 from gradlab.batches import sample_input
@@ -54,23 +53,10 @@ def test_experiments_in_many_threads_give_the_numbers_they_give_alone():
         for seed in range(40)
     ]  # fmt: skip
     alone = [run_experiment(spec, keep_gradients=True) for spec in specs]
-    before, differing, start = torch.get_rng_state(), [], threading.Barrier(8)
-
-    def measure(offset):
-        start.wait()
-        for step in range(len(specs)):
-            place = (step * 3 + offset * 5) % len(specs)
-            try:
-                if not same_result(run_experiment(specs[place], keep_gradients=True), alone[place]):
-                    differing.append(place)
-            except Exception as error:  # a thread's own error would be lost
-                differing.append(error)
-
-    threads = [threading.Thread(target=measure, args=(offset,)) for offset in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    before = torch.get_rng_state()
+    differing = differing_in_eight_threads(
+        len(specs), lambda place: same_result(run_experiment(specs[place], keep_gradients=True), alone[place])
+    )
     assert differing == []
     assert torch.equal(torch.get_rng_state(), before)
 

@@ -1,5 +1,6 @@
 """What the capture tests compare with: forwards written out by hand and differentiated by `torch.autograd.grad`, no hooks."""
 
+import threading
 from collections import Counter
 
 import pytest
@@ -182,3 +183,25 @@ def everything_on(model):
         for name, module in model.named_modules()
     }
     return modules, attached(model), {name: sorted(vars(p)) for name, p in model.named_parameters()}
+
+
+def differing_in_eight_threads(count, same):
+    """The places below `count` at which `same(place)` does not hold, or its error, in eight threads that start together."""
+    differing, start = [], threading.Barrier(8)
+
+    def measure(offset):
+        start.wait()
+        for step in range(count):
+            place = (step * 3 + offset * 5) % count
+            try:
+                if not same(place):
+                    differing.append(place)
+            except Exception as error:  # a thread's own error would be lost
+                differing.append(error)
+
+    threads = [threading.Thread(target=measure, args=(offset,)) for offset in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return differing
