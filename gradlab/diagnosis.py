@@ -105,6 +105,13 @@ def diagnose(
     )
 
 
+def hidden_depths(layer_sizes: Sequence[int]) -> list[int]:
+    """The depths a line goes through: the layers before the last that have the width most of them have."""
+    widths = layer_sizes[1:-1]
+    most_common = Counter(widths).most_common(1)[0][0] if widths else None
+    return [depth for depth, width in enumerate(widths) if width == most_common]
+
+
 def per_layer_factor(depths: Sequence[int], sizes: Sequence[float]) -> float:
     """γ: 10 to the minus median of all pairwise slopes of log10 size over depth; at least two depths, sizes above 0."""
     points = list(zip(depths, map(math.log10, sizes), strict=True))
@@ -151,13 +158,9 @@ def _quantity(gradient: Quantity | str) -> Quantity:
 
 
 def _hidden_layers(result: ExperimentResult, quantity: Quantity) -> list[Reading]:
-    """The readings of the layers before the last that have the width most of them have, with their depth."""
+    """The readings a line goes through, with their depth."""
     records = layer_gradients(result, quantity)
-    widths = result.spec.network.layer_sizes[1:-1]
-    if not widths:
-        return []
-    most_common = Counter(widths).most_common(1)[0][0]
-    return [(depth, records[depth]) for depth, width in enumerate(widths) if width == most_common]
+    return [(depth, records[depth]) for depth in hidden_depths(result.spec.network.layer_sizes)]
 
 
 def _line(hidden: list[Reading], fitted: list[Reading], cut_offs: CutOffs) -> float | _NoLine:

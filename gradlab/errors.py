@@ -34,7 +34,7 @@ def shorten(value: object, limit: int = 60) -> str:
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
-def listed(names: Iterable[str]) -> str:
-    """The allowed names as a sentence fragment: "a, b or c"."""
+def listed(names: Iterable[str], conjunction: str = "or") -> str:
+    """At least one name as a sentence fragment: "a, b or c"."""
     *most, last = names
-    return f"{', '.join(most)} or {last}" if most else last
+    return f"{', '.join(most)} {conjunction} {last}" if most else last

@@ -17,6 +17,11 @@ class Quantity(StrEnum):
     WEIGHTS = "weights"
     OUTPUTS = "outputs"
 
+    @property
+    def singular(self) -> str:
+        """One of them in words: `weight gradient`."""
+        return f"{self.rstrip('s')} gradient"
+
 
 QUANTITY_HELP = {
     Quantity.WEIGHTS: "How the loss changes with each weight of the layer: what the optimiser uses.",
@@ -33,11 +38,8 @@ def backward_trail(result: ExperimentResult, quantity: Quantity = Quantity.WEIGH
     `reading` is the mean absolute gradient, `ratio` the reading over the one before it, both NaN where there is none.
     `mark` is "" for a reading above zero, else zero, missing or non-finite.
     """
-    records: list[OutputGradient | ParameterGradient]
-    if quantity is Quantity.WEIGHTS:
-        records = [record for record in result.parameters if record.role == "weight" and len(record.shape or ()) == 2]
-    else:
-        records = [record for record in result.outputs if record.module_type == "Linear"]
+    of_weights = quantity is Quantity.WEIGHTS
+    records: list[OutputGradient | ParameterGradient] = [*(result.linear_weights if of_weights else result.linear_outputs)]
     # Where nothing arrived there is no order of arrival: such a layer keeps its place in the printed list, turned round.
     records = list(reversed(records))
     records.sort(key=lambda record: math.inf if record.backward_index is None else record.backward_index)

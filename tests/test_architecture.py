@@ -18,6 +18,7 @@ PACKAGE = ROOT / "gradlab"
 # A module may import what stands above it or beside it, never what stands below.
 LAYERS = (
     {"errors", "registry", "text"},
+    {"sizes"},
     {"spec", "statistics"},
     {"networks"},
     {"batches"},

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from specs import SIZES, experiment_specs, network_specs
 
 from gradlab import BatchSpec, ExperimentSpec, GradlabError, NetworkSpec, SpecError
-from gradlab.spec import FIELDS, Activation, sizes_from_text, sizes_to_text
+from gradlab.sizes import sizes_from_text, sizes_to_text
+from gradlab.spec import FIELDS, Activation
 
 
 @given(experiment_specs())

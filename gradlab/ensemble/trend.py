@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -10,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradlab.cut_offs import CutOffs
-from gradlab.diagnosis import Verdict, verdict_on
+from gradlab.diagnosis import Verdict, hidden_depths, verdict_on
 from gradlab.ensemble.readings import Floats, Readings
 
 AT_ONCE = 2_000_000
@@ -27,9 +26,7 @@ class Trends(NamedTuple):
 
 def trends(readings: Readings, layer_sizes: Sequence[int], cut_offs: CutOffs) -> Trends:
     """Factor, attenuation and verdict at every seed, for a network of these layer sizes."""
-    widths = layer_sizes[1:-1]
-    most_common = Counter(widths).most_common(1)[0][0] if widths else 0
-    hidden = np.flatnonzero(np.array(widths) == most_common)
+    hidden = np.array(hidden_depths(layer_sizes), np.intp)
     sizes, count = readings.finite("rms")[:, hidden], len(hidden)
     if count < cut_offs.fewest_layers:
         nothing = np.full(len(sizes), np.nan)

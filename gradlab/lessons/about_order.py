@@ -195,6 +195,7 @@ def _starts(result: ExperimentResult) -> tuple[Option, ...]:
 
 WORKED_START = Question(
     key="worked_start",
+    reads_a_chart=True,
     page="trail",
     covers=("A5",),
     text=fixed("At which reading do you start?"),
@@ -233,6 +234,7 @@ _LEFT = {
 
 WORKED_TREND = Question(
     key="worked_trend",
+    reads_a_chart=True,
     page="trail",
     covers=("A5",),
     text=lambda result: (
@@ -270,6 +272,7 @@ def _name(result: ExperimentResult) -> str:
 
 WORKED_NAME = Question(
     key="worked_name",
+    reads_a_chart=True,
     page="trail",
     covers=("A5",),
     text=fixed("Taken over several layers, from the output end to the input end: what is this pattern called?"),

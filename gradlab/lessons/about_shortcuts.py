@@ -170,6 +170,7 @@ def _where(plain: ExperimentResult, shortcut: ExperimentResult) -> frozenset[str
 
 WHERE_THEY_PART = Question(
     key="where_they_part",
+    reads_a_chart=True,
     page="shortcuts",
     covers=("A7",),
     text=fixed(
@@ -209,6 +210,7 @@ def accepted_layers(found: Departure) -> frozenset[str]:
 
 CHALLENGE_LAYER = Question(
     key="challenge_layer",
+    reads_a_chart=True,
     page="challenge",
     covers=("A9",),
     text=fixed(
@@ -243,6 +245,7 @@ def _direction_options(plain: ExperimentResult, shortcut: ExperimentResult) -> t
 
 CHALLENGE_DIRECTION = Question(
     key="challenge_direction",
+    reads_a_chart=True,
     page="challenge",
     covers=("A9",),
     text=fixed("The line is steady shrinking as in the plain network. Which way does the trail with shortcuts depart from it?"),

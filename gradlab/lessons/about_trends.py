@@ -162,6 +162,7 @@ def _what_was_to_be_seen(result: ExperimentResult) -> str:
 
 SEEN = Question(
     key="seen",
+    reads_a_chart=True,
     page="predict",
     covers=("A1",),
     text=fixed("What did you see in the chart, from the output end to the input end?"),
@@ -210,6 +211,7 @@ def _largest_options(result: ExperimentResult) -> tuple[Option, ...]:
 
 SEEN_LARGEST = Question(
     key="seen_largest",
+    reads_a_chart=True,
     page="predict",
     covers=("A1", "A8"),
     text=fixed("Where in the chart did the largest weight gradient stand?"),
@@ -263,6 +265,7 @@ def _steepest_options(result: ExperimentResult) -> tuple[Option, ...]:
 
 STEEPEST_STEP = Question(
     key="steepest_step",
+    reads_a_chart=True,
     page="trail",
     covers=("A4",),
     text=fixed("Each reading over the one before it is a ratio: below 1 the signal thins out. Where does it fall the most?"),

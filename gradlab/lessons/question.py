@@ -44,6 +44,8 @@ class Question:
     explanation: Callable[..., str]
     why_not: Callable[..., str]
     pair: bool = False
+    reads_a_chart: bool = False
+    """Whether a chart is needed to answer it; the others ask for a prediction, which a chart would give away."""
     never_right: Mapping[str, str] = field(default_factory=dict)
 
     def pose(self, *results: ExperimentResult) -> Posed:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from gradlab.lessons.course import PAGES, TOPICS
 from gradlab.lessons.progress import CONFIDENCE_TITLES, Answer, Confidence, Progress, open_miss
 from gradlab.lessons.questions import QUESTIONS
-from gradlab.spec import sizes_to_text
+from gradlab.sizes import sizes_to_text
 from gradlab.text import short_number
 
 

@@ -10,7 +10,8 @@ import torch
 
 from gradlab.diagnosis import CutOffs
 from gradlab.errors import SpecError
-from gradlab.spec import MAX_LAYERS, MAX_SCALE, Activation
+from gradlab.sizes import MAX_LAYERS
+from gradlab.spec import MAX_SCALE, Activation
 from gradlab.theory.mean_field import CriticalPoint, critical_point
 from gradlab.theory.path import fitted_factors, follow
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, ParamSpec, TypeVar
@@ -71,7 +72,7 @@ _ONE_AT_A_TIME = threading.Lock()
 
 
 @contextlib.contextmanager
-def taking_turns(products: int) -> Iterator[None]:
+def taking_turns(products: float) -> Iterator[None]:
     """Heavy work waits for other heavy work: however many ask for the largest network, one core stays for everybody else."""
     if products <= LIGHT_PRODUCTS:
         yield
@@ -88,8 +89,8 @@ def measured(spec: ExperimentSpec) -> ExperimentResult:
 
 
 @shared(max_entries=500)
-def diagnosed(spec: ExperimentSpec, quantity: str) -> Diagnosis:
-    return diagnose(measured(spec), gradient=quantity)
+def diagnosed(spec: ExperimentSpec, quantity: str, cut_offs: CutOffs | None = None) -> Diagnosis:
+    return diagnose(measured(spec), cut_offs, gradient=quantity)
 
 
 @kept(max_entries=200)
@@ -273,11 +274,6 @@ def own_words(spec: ExperimentSpec, cut_offs: CutOffs) -> dict[str, tuple[str, .
     return {str(kind): tuple(str(diagnose(one, cut_offs, gradient=kind).verdict) for one in multiplied) for kind in Quantity}
 
 
-@kept(max_entries=500)
-def diagnosed_with(spec: ExperimentSpec, quantity: str, cut_offs: CutOffs) -> Diagnosis:
-    return diagnose(measured(spec), cut_offs, gradient=quantity)
-
-
 @kept(max_entries=300)
 def verdict_picture(rows: dict[str, tuple[str, ...]], power: int, hidden: bool, dark: bool) -> Picture:
     return picture_of(charts.verdict_grid(rows, powers=LOSS_POWERS, current=power, hidden=hidden, dark=dark))
@@ -285,7 +281,7 @@ def verdict_picture(rows: dict[str, tuple[str, ...]], power: int, hidden: bool, 
 
 @kept(max_entries=100)
 def myth(name: str, seed: int) -> MythResult:
-    with taking_turns(LIGHT_PRODUCTS + 1):  # half a second, whichever claim it is
+    with taking_turns(math.inf):  # half a second, whichever claim it is
         return MYTHS[name].run(seed)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pandas
 import streamlit as st
 
-from gradlab.errors import GradlabError
+from gradlab.errors import GradlabError, listed
 from gradlab.lessons.challenge import HINTS, Challenge, check
 from gradlab.lessons.progress import CONFIDENCE_TITLES, Confidence
 from gradlab.lessons.progress import answer as answer_to
@@ -119,7 +119,7 @@ def _commit(posed: Challenge, name: str) -> None:
     wanted = [*(_TITLES[each.question.key] for each in asked), "how sure you are"]
     missing = [title for title, value in zip(wanted, (*chosen, sure), strict=True) if value is None]
     if missing:
-        st.session_state[_MISSING] = f"Choose {', '.join(missing[:-1])}{' and ' if missing[:-1] else ''}{missing[-1]} first."
+        st.session_state[_MISSING] = f"Choose {listed(missing, 'and')} first."
         return
     try:
         answers = [answer_to(each, str(option), Confidence(str(sure))) for each, option in zip(asked, chosen, strict=True)]

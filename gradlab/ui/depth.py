@@ -88,13 +88,9 @@ def show(spec: ExperimentSpec) -> dict[str, ManySeeds]:
     def picture(measured: dict[str, Measured]) -> Picture:
         return _rows_picture(specs, measured, chosen, panels.dark())
 
-    def while_waiting() -> None:
-        theory = picture({})
-        st.vega_lite_chart(theory.vega_lite, alt=theory.alt_text, width="stretch")
-
     place = st.container()
     with place:
-        measured = ensembles.measure(wanted, total, "depth", while_waiting)
+        measured = ensembles.measure(wanted, total, "depth", picture)
     found = {
         name: ensembles.summary(ensembles.without_seed(specs[name]), *each, Quantity.OUTPUTS) for name, each in measured.items()
     }

@@ -19,7 +19,8 @@ from gradlab.lessons.many_seeds import ManySeeds, Standing
 from gradlab.spec import CaptureMethod, ExperimentSpec, Initializer
 from gradlab.trail import Quantity
 from gradlab.ui import cache
-from gradlab.ui.cache import LIGHT_PRODUCTS, kept, shared, taking_turns
+from gradlab.ui.cache import Picture, kept, shared, taking_turns
+from gradlab.ui.links import products_of
 
 MAX_WORK = 1_000_000_000
 """Products of all seeds of one network that a visitor may ask for: about two seconds of one core."""
@@ -66,8 +67,7 @@ def parts(spec: ExperimentSpec, total: int, stopped: int | None = None) -> Itera
 
 @kept(max_entries=200, max_size="60MB")
 def _part(spec: ExperimentSpec, start: int, end: int) -> Part:
-    light = spec.network.parameter_count * spec.batch.batch_size * (end - start) <= LIGHT_PRODUCTS
-    with taking_turns(0 if light else LIGHT_PRODUCTS + 1):
+    with taking_turns(products_of(spec) * (end - start)):
         begun, until = time.thread_time(), time.monotonic() + PART_SECONDS
         ensemble = run_ensemble(spec, range(start, end), progress=lambda done, total: time.monotonic() < until)
         return Part(ensemble, time.thread_time() - begun)
@@ -98,11 +98,12 @@ class Measured(NamedTuple):
 
 
 def measure(
-    specs: Mapping[str, ExperimentSpec], total: int, key: str, while_waiting: Callable[[], None]
+    specs: Mapping[str, ExperimentSpec], total: int, key: str, picture: Callable[[dict[str, Measured]], Picture]
 ) -> dict[str, Measured]:
     """Measure so many seeds of each network; where it takes long, with a bar and a button that stops it.
 
-    `while_waiting` draws what is there before. A network of which no seed was measured before the stop is left out.
+    Meanwhile `picture` of nothing measured stands above the bar. A network of which no seed was measured before the stop is
+    left out.
     """
     wanted = (tuple(map(without_seed, specs.values())), total)
     if st.session_state.get(_STOPPED, {}).get("wanted") == wanted:
@@ -119,7 +120,8 @@ def measure(
         ready, networks = sum(done.values()), total * len(specs)
         if bar is None and time.monotonic() - started > PART_SECONDS / 2 and ready < networks:
             with place.container():
-                while_waiting()
+                before = picture({})
+                st.vega_lite_chart(before.vega_lite, alt=before.alt_text, width="stretch")
                 bar = st.progress(0.0)
                 st.button("Stop", key=f"{key}_stop", on_click=_stop)
         if bar is not None:

@@ -5,28 +5,15 @@ from __future__ import annotations
 import streamlit as st
 
 from gradlab.lessons import progress
-from gradlab.lessons.course import PAGES
 from gradlab.lessons.questions import QUESTIONS
 from gradlab.trail import Quantity
 from gradlab.ui import cache, pages, panels, questions, state
-
-READ_FROM_A_CHART = {
-    *("seen", "seen_largest", "steepest_step", "worked_start", "worked_trend", "worked_name"),
-    *("where_they_part", "challenge_layer", "challenge_direction"),
-}
-"""Questions about a chart; the others ask for a prediction, which the chart would give away."""
-LAB_TITLES = {
-    "seeds": "Would another seed have shown you the same?",
-    "depth": "Does theory predict the factor you measure?",
-    "verdicts": "Which detector changes its mind when the loss is multiplied?",
-    "myths": "Which of these do you believe?",
-}
 
 
 def begin(name: str) -> None:
     """Take over the link, then draw the title and what of the link could not be used."""
     state.begin(name)
-    st.title(PAGES[name].title if name in PAGES else LAB_TITLES[name])
+    st.title(pages.QUESTIONS[name])
     if state.notices():
         st.warning("Part of the link could not be used and was left out; the rest is kept.")
         st.text("\n".join(state.notices()))
@@ -45,14 +32,14 @@ def _missed(name: str) -> None:
     posed = None
     for given in questions.progress().answers:
         if given.page == name != QUESTIONS[given.question].page:
-            posed = QUESTIONS[given.question].pose(*map(cache.measured, given.specs))
+            posed = cache.posed(given.question, *given.specs)
     if posed is None:
         due = next(iter(progress.due(questions.progress(), name)), None)
         posed = progress.pose_due(due, cache.measured) if due else None
     if posed is None:
         return
     st.header("Once more, with another seed")
-    if posed.question.key in READ_FROM_A_CHART or questions.answered(posed):
+    if posed.question.reads_a_chart or questions.answered(posed):
         titles = ["Without shortcuts", "With shortcuts"] if posed.question.pair else ["This network"]
         specs = dict(zip(titles, posed.specs, strict=True))
         panels.show(cache.river(specs, Quantity.WEIGHTS, None, panels.dark()), f"{name}_missed")

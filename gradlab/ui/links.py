@@ -10,7 +10,8 @@ from typing import Any
 
 from gradlab.errors import SpecError, shorten
 from gradlab.lessons.myths import MYTHS
-from gradlab.spec import FIELDS, ExperimentSpec, sizes_to_text
+from gradlab.sizes import sizes_to_text
+from gradlab.spec import FIELDS, ExperimentSpec
 from gradlab.trail import Quantity
 from gradlab.ui.pages import TITLES
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import streamlit as st
 
 from gradlab.export import to_csv
 from gradlab.lessons.myth_trails import MythResult
 from gradlab.lessons.myths import MYTHS, Myth
 from gradlab.text import short_number
-from gradlab.ui import cache, panels, state
+from gradlab.ui import cache, choices, panels, state
 
 KEY = "myths_claim"
 ROUNDS = 8
@@ -58,23 +60,14 @@ def ask(name: str) -> None:
             _reveal(name, myth)
             return
         st.markdown("**Do you agree with the claim?** Then it is measured, here and now.")
-        with st.form(f"myths_form_{name}", border=False):
-            st.radio("Your answer", list(myth.options), index=None, format_func=myth.options.__getitem__, key=_option(name))
-            st.form_submit_button("Commit and measure", on_click=_commit, args=(name,))
-        if missing := st.session_state.pop(f"myths_missing_{name}", ""):
-            st.markdown(missing)
+        titles, commit = myth.options.__getitem__, partial(_commit, name)
+        form, option = f"myths_form_{name}", f"myths_option_{name}"
+        choices.form(form, option, myth.options, commit, title=titles, button="Commit and measure")
 
 
-def _commit(name: str) -> None:
-    option = st.session_state.get(_option(name))
-    if option not in MYTHS[name].options:
-        st.session_state[f"myths_missing_{name}"] = "Choose an answer before you commit."
-    elif name not in said():
+def _commit(name: str, option: str) -> None:
+    if name not in said():
         st.session_state[_SAID] = said() | {name: option}
-
-
-def _option(name: str) -> str:
-    return f"myths_option_{name}"
 
 
 def _verdict(result: MythResult) -> str:

@@ -16,12 +16,15 @@ FOLDER = Path(__file__).resolve().parents[2] / "pages"
 
 COURSE = {name: page.menu for name, page in PAGES.items()}
 LAB = {
-    "seeds": "Seeds",
-    "depth": "Depth and initialisation",
-    "verdicts": "Verdicts",
-    "myths": "Myths",
+    "seeds": ("Seeds", "Would another seed have shown you the same?"),
+    "depth": ("Depth and initialisation", "Does theory predict the factor you measure?"),
+    "verdicts": ("Verdicts", "Which detector changes its mind when the loss is multiplied?"),
+    "myths": ("Myths", "Which of these do you believe?"),
 }
-TITLES = COURSE | LAB
+"""The pages beside the course: what the menu calls each, and the question it asks."""
+TITLES = COURSE | {name: menu for name, (menu, _) in LAB.items()}
+QUESTIONS = {name: page.title for name, page in PAGES.items()} | {name: question for name, (_, question) in LAB.items()}
+"""The question each page asks, its title on the page."""
 
 
 def page(name: str) -> StreamlitPage:

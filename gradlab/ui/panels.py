@@ -65,7 +65,7 @@ def _save(picture: Picture, key: str) -> None:
 def headline(diagnosis: Diagnosis, name: str = "") -> str:
     """The verdict in a word and a shape, which gradient it is about, and the sentence that carries its numbers."""
     severe = ", severely" if diagnosis.severe else ""
-    of = ", ".join(words for words in (name, f"{diagnosis.gradient.rstrip('s')} gradients") if words)
+    of = ", ".join(words for words in (name, f"{diagnosis.gradient.singular}s") if words)
     return f"**{of[0].upper()}{of[1:]}: {SIGNS[diagnosis.verdict]}{severe}.** {diagnosis.sentence}"
 
 

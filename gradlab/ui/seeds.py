@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -15,7 +16,7 @@ from gradlab.lessons.many_seeds import NAMED, ManySeeds, Standing
 from gradlab.spec import ExperimentSpec
 from gradlab.text import short_number
 from gradlab.trail import Quantity
-from gradlab.ui import cache, ensembles, panels, state
+from gradlab.ui import cache, choices, ensembles, panels, state
 from gradlab.ui.cache import Picture, hues_of, kept, picture_of
 from gradlab.ui.ensembles import Measured
 from gradlab.ui.links import VIEWS
@@ -27,7 +28,7 @@ CLOSE = 1.0
 """A guess in tenths counts as right if it is off by no more."""
 FEWEST = 20
 """Seeds it takes to speak of so many in ten."""
-_SAID, _OPTION, _MISSING = "seeds_said", "seeds_option", "seeds_missing"
+_SAID = "seeds_said"
 
 Found = Mapping[str, tuple[ManySeeds, Measured]]
 
@@ -63,7 +64,7 @@ def _picture(
     for (name, spec), hue in zip(specs.items(), hues, strict=True):
         over = ensembles.summary(ensembles.without_seed(spec), *measured[name], quantity).band if name in measured else None
         series[name] = charts.Band(own=cache.trail(spec, quantity), over_seeds=over, hue=hue)
-    return picture_of(charts.bands(series, y_title=f"mean |{_singular(quantity)}|", seed=seed, dark=dark))
+    return picture_of(charts.bands(series, y_title=f"mean |{quantity.singular}|", seed=seed, dark=dark))
 
 
 # --- measuring, and what it shows ---------------------------------------------------------------------------------------
@@ -77,13 +78,9 @@ def show(spec: ExperimentSpec, quantity: Quantity, asked: int) -> dict[str, tupl
     def picture(measured: dict[str, Measured]) -> Picture:
         return _picture(specs, quantity, measured, spec.seed, panels.dark())
 
-    def while_waiting() -> None:
-        own = picture({})
-        st.vega_lite_chart(own.vega_lite, alt=own.alt_text, width="stretch")
-
     place = st.container()
     with place:
-        measured = ensembles.measure(specs, total, "seeds", while_waiting)
+        measured = ensembles.measure(specs, total, "seeds", picture)
     found = {
         name: (ensembles.summary(ensembles.without_seed(specs[name]), *each, quantity), each) for name, each in measured.items()
     }
@@ -94,7 +91,7 @@ def show(spec: ExperimentSpec, quantity: Quantity, asked: int) -> dict[str, tupl
 
 
 def _headline(name: str, found: ManySeeds) -> str:
-    start = f"**{name}, {found.quantity.rstrip('s')} gradients:"
+    start = f"**{name}, {found.quantity.singular}s:"
     verdicts = ", ".join(f"{panels.SIGNS[verdict]} at {number:,}" for verdict, number in found.verdicts.items())
     if found.factors is None:
         return f"{start} no factor at any of {found.seeds:,} seeds.** Verdicts: {verdicts}."
@@ -185,28 +182,24 @@ def ask(spec: ExperimentSpec, found: Found) -> None:
         summary = found[name][0]
         st.markdown(
             f"**Take ten other seeds of this network ({name.lower()}). In how many of them do the"
-            f" {_singular(summary.quantity)}s fall at every single step from the output end to the input end?**"
+            f" {summary.quantity.singular}s fall at every single step from the output end to the input end?**"
         )
-        with st.form("seeds_form", border=False):
-            st.radio("Your answer: so many of ten", list(TENTHS), index=None, key=_OPTION, horizontal=True)
-            st.form_submit_button("Commit", on_click=_commit, args=(name, summary))
-        if missing := st.session_state.pop(_MISSING, ""):
-            st.markdown(missing)
+        choices.form(
+            "seeds_form", "seeds_option", TENTHS, partial(_commit, name, summary),
+            label="Your answer: so many of ten", horizontal=True, missing="Choose a number before you commit.",
+        )  # fmt: skip
 
 
-def _commit(name: str, summary: ManySeeds) -> None:
-    option = st.session_state.get(_OPTION)
-    if option not in TENTHS:
-        st.session_state[_MISSING] = "Choose a number before you commit."
-    elif said() is None:
-        st.session_state[_SAID] = {"guess": option, "name": name, "summary": summary}
+def _commit(name: str, summary: ManySeeds, guess: int) -> None:
+    if said() is None:
+        st.session_state[_SAID] = {"guess": guess, "name": name, "summary": summary}
 
 
 def _reveal(answer: Mapping[str, Any]) -> None:
     summary: ManySeeds = answer["summary"]
     share = summary.falling / summary.seeds
     right = abs(answer["guess"] - 10 * share) <= CLOSE
-    st.markdown(f"You said: *{answer['guess']} of 10*, of the {_singular(summary.quantity)}s {answer['name'].lower()}.")
+    st.markdown(f"You said: *{answer['guess']} of 10*, of the {summary.quantity.singular}s {answer['name'].lower()}.")
     st.markdown("**✓ That is what was measured, within one of ten.**" if right else "**✗ That is not what was measured.**")
     verdict, number = max(summary.verdicts.items(), key=lambda item: item[1])
     against = summary.seeds - summary.falling
@@ -240,7 +233,7 @@ def table(spec: ExperimentSpec, quantity: Quantity, found: Found) -> None:
         "NaN or infinity in a layer": [_of(len(each.non_finite), each.seeds) for each in columns],
         "a layer exactly zero": [_of(len(each.zero), each.seeds) for each in columns],
     }
-    head = [f"| {quantity.rstrip('s')} gradients | {' | '.join(found)} |", "|:---|" + ":---|" * len(found)]
+    head = [f"| {quantity.singular}s | {' | '.join(found)} |", "|:---|" + ":---|" * len(found)]
     st.markdown("\n".join(head + [f"| {name} | {' | '.join(cells)} |" for name, cells in rows.items()]))
     if len(found) == 2 and all(2 * each.first_below_last > each.seeds for each in columns):
         st.markdown(
@@ -276,7 +269,7 @@ def _layers(spec: ExperimentSpec, quantity: Quantity, summary: ManySeeds, measur
         | dict.fromkeys(("larger than", "zero", "NaN or infinite"), percent),
     )
     st.markdown(
-        f"*{own}*: the mean absolute {_singular(quantity)} of the layer, {chosen(spec).lower()}. *Larger than*: the share of"
+        f"*{own}*: the mean absolute {quantity.singular} of the layer, {chosen(spec).lower()}. *Larger than*: the share of"
         f" the {where.others:,} other seeds at which it is smaller. *10 %*: one seed in ten lies below."
     )
     told = pandas.DataFrame([ensembles.without_seed(spec).to_dict()] * len(band)).drop(columns="seed")
@@ -288,10 +281,6 @@ def _layers(spec: ExperimentSpec, quantity: Quantity, summary: ManySeeds, measur
         on_click="ignore",
         key="seeds_band_csv",
     )
-
-
-def _singular(quantity: Quantity) -> str:
-    return f"{quantity.rstrip('s')} gradient"
 
 
 def _of(number: int, total: int) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from functools import partial
 from typing import Any
 
 import streamlit as st
@@ -14,7 +16,7 @@ from gradlab.text import short_number
 from gradlab.theory import FactorMap, FactorPrediction, critical_point, predict_factor
 from gradlab.theory import factor_map as map_of
 from gradlab.trail import Quantity
-from gradlab.ui import cache, panels
+from gradlab.ui import cache, choices, panels
 from gradlab.ui.cache import Picture, kept, picture_of
 from gradlab.ui.depth import residual
 
@@ -27,13 +29,13 @@ COLUMNS = 40
 """How many σ_w the map has."""
 ABOUT_ONE = (0.95, 1.05)
 ANSWERS = {"below": "γ is below 0.95", "about": "γ lies from 0.95 to 1.05", "above": "γ is above 1.05"}
-_SAID, _OPTION, _MISSING = "depth_said", "depth_option", "depth_missing"
+_SAID = "depth_said"
 
 
 @kept(max_entries=100)
 def theory_map(activation: Activation, sigma_b: float) -> FactorMap:
     """Theory over the σ_w from a step to `COLUMNS` steps, and over `DEPTHS`."""
-    with cache.taking_turns(cache.LIGHT_PRODUCTS + 1):
+    with cache.taking_turns(math.inf):
         return map_of(activation, sigma_ws(step_of(activation, sigma_b)), DEPTHS, sigma_b)
 
 
@@ -139,11 +141,8 @@ def ask(spec: ExperimentSpec) -> None:
                 f"**{_words(spec)}, seed {spec.seed}: what will one measurement show?** γ is the factor of the output gradient"
                 " per layer toward the input."
             )
-            with st.form("depth_form", border=False):
-                st.radio("Your answer", list(ANSWERS), index=None, format_func=ANSWERS.__getitem__, key=_OPTION)
-                st.form_submit_button("Commit and measure", on_click=_commit, args=(spec,))
-            if missing := st.session_state.pop(_MISSING, ""):
-                st.markdown(missing)
+            titles, commit = ANSWERS.__getitem__, partial(_commit, spec)
+            choices.form("depth_form", "depth_option", ANSWERS, commit, title=titles, button="Commit and measure")
         else:
             _reveal(answer["spec"], answer["option"])
 
@@ -156,11 +155,8 @@ def right_answer(spec: ExperimentSpec) -> str | None:
     return "below" if factor < ABOUT_ONE[0] else "above" if factor > ABOUT_ONE[1] else "about"
 
 
-def _commit(spec: ExperimentSpec) -> None:
-    option = st.session_state.get(_OPTION)
-    if option not in ANSWERS:
-        st.session_state[_MISSING] = "Choose an answer before you commit."
-    elif said() is None:
+def _commit(spec: ExperimentSpec, option: str) -> None:
+    if said() is None:
         st.session_state[_SAID] = {"spec": spec, "option": option}
 
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, fields
+from functools import partial
 
 import streamlit as st
 
 from gradlab.charts.verdict_grid import WORDS
 from gradlab.cut_offs import CUT_OFF_REASONS, CutOffs
 from gradlab.diagnosis import disagreement
-from gradlab.errors import SpecError
+from gradlab.errors import SpecError, listed
 from gradlab.published_rules import RULE_SETS, RuleWord
 from gradlab.spec import ExperimentSpec
 from gradlab.trail import Quantity
-from gradlab.ui import cache, panels, state
+from gradlab.ui import cache, choices, panels, state
 from gradlab.ui.cache import LOSS_POWERS
 
 KEY = "verdicts_grid"
@@ -24,7 +25,7 @@ QUESTION = (
     f"The loss is multiplied by some power of ten, from 10⁻⁸ to 10⁸. Nothing about the network changes. How many of the"
     f" {len(RULE_SETS)} published rule sets change their verdict somewhere in between?"
 )
-_SAID, _CUT_OFFS, _OPTION, _MISSING = "verdicts_said", "verdicts_cut_offs", "verdicts_option", "verdicts_missing"
+_SAID, _CUT_OFFS = "verdicts_said", "verdicts_cut_offs"
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -50,18 +51,11 @@ def ask(spec: ExperimentSpec) -> None:
         if answer is not None:
             _reveal(*answer, now=spec)
             return
-        with st.form("verdicts_form", border=False):
-            st.radio("Your answer", list(ANSWERS), index=None, key=_OPTION, horizontal=True)
-            st.form_submit_button("Commit", on_click=_commit, args=(spec,))
-        if missing := st.session_state.pop(_MISSING, ""):
-            st.markdown(missing)
+        choices.form("verdicts_form", "verdicts_option", ANSWERS, partial(_commit, spec), horizontal=True)
 
 
-def _commit(spec: ExperimentSpec) -> None:
-    option = st.session_state.get(_OPTION)
-    if option not in ANSWERS:
-        st.session_state[_MISSING] = "Choose an answer before you commit."
-    elif said() is None:
+def _commit(spec: ExperimentSpec, option: str) -> None:
+    if said() is None:
         st.session_state[_SAID] = (spec, option)
 
 
@@ -72,7 +66,9 @@ def _reveal(spec: ExperimentSpec, option: str, now: ExperimentSpec) -> None:
     where = "" if spec == now else " for the experiment you answered about"
     st.markdown(f"You said: *{option}*. **{'✓' if right else '✗'} {len(changed)} of {len(RULE_SETS)} change{where}.**")
     steady = [rule_set.title for rule_set in RULE_SETS.values() if rule_set.title not in changed]
-    kept = f" {_listed(steady)} {'says' if len(steady) == 1 else 'say'} the same throughout." if changed and steady else ""
+    kept = (
+        f" {listed(steady, 'and')} {'says' if len(steady) == 1 else 'say'} the same throughout." if changed and steady else ""
+    )
     st.markdown(
         "A gradient is linear in the loss: every reading is multiplied by the same number. A rule that compares a size with a"
         " fixed number can change its mind. The lab compares layers with each other, and the number drops out of that ratio."
@@ -126,13 +122,15 @@ def _now(published: Mapping[str, tuple[str, ...]], power: int) -> str:
     here, there = LOSS_POWERS.index(power), LOSS_POWERS.index(0)
     changed = [name for name, words in published.items() if words[here] != words[there]]
     what = (
-        f"{_listed(changed)} {'says' if len(changed) == 1 else 'say'} something else" if changed else "none says anything else"
+        f"{listed(changed, 'and')} {'says' if len(changed) == 1 else 'say'} something else"
+        if changed
+        else "none says anything else"
     )
     return f"With the loss times {power_of_ten(power)}, {what} than with the loss as it is."
 
 
 def _verdicts(spec: ExperimentSpec, cut_offs: CutOffs) -> list[str]:
-    outputs, weights = (cache.diagnosed_with(spec, kind, cut_offs) for kind in OWN)
+    outputs, weights = (cache.diagnosed(spec, kind, cut_offs) for kind in OWN)
     name = f"this lab{_with_yours(cut_offs).rstrip(',')}"
     remark = disagreement(outputs, weights)
     return [panels.headline(outputs, name), panels.headline(weights, name), *([remark] if remark else [])]
@@ -142,8 +140,8 @@ def _with_yours(cut_offs: CutOffs) -> str:
     return "" if cut_offs == CutOffs() else ", with your cut-offs,"
 
 
-def _listed(names: list[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+def _say(names: list[str]) -> str:
+    return f"{listed(names, 'and')} {'says' if len(names) == 1 else 'say'}"
 
 
 # --- the table and the sources ------------------------------------------------------------------------------------------
@@ -164,9 +162,9 @@ def table(spec: ExperimentSpec, cut_offs: CutOffs, power: int) -> None:
     with st.expander("The rules, their thresholds and sources"):
         st.markdown("\n\n".join(map(_rules, RULE_SETS)))
     for kind in OWN:
-        diagnosis = cache.diagnosed_with(spec, kind, cut_offs)
+        diagnosis = cache.diagnosed(spec, kind, cut_offs)
         if diagnosis.flags:
-            with st.expander(f"Flags on single layers: {kind.rstrip('s')} gradients"):
+            with st.expander(f"Flags on single layers: {kind.singular}s"):
                 panels.flags(diagnosis)
 
 
