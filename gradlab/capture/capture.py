@@ -13,14 +13,14 @@ from torch import nn
 
 from gradlab.capture import engine
 from gradlab.capture.full_backward_hooks import FullBackwardHooks
-from gradlab.capture.layers import Selection, hidden_layers, named_modules, parameter_names, select_layers
+from gradlab.capture.layers import Selection, Survey
 from gradlab.capture.passes import Pass
 from gradlab.capture.recorder import Recorder
 from gradlab.capture.records import BackwardPass
 from gradlab.capture.reporting import output_records, parameter_records
 from gradlab.capture.retain_grad import RetainGrad
 from gradlab.capture.tensor_hooks import TensorHooks
-from gradlab.capture.watched import Untraced
+from gradlab.capture.watched import Inert, Untraced
 from gradlab.capture.watcher import Watcher
 from gradlab.errors import CaptureError, CaptureWarning, listed, shorten
 from gradlab.registry import Choice
@@ -103,20 +103,21 @@ class GradientCapture:
         self._when_finished = when_finished
         self._recorder: Recorder | None = None
         self._ended: str | None = None
-        self._handles: list[Any] = []
+        self._attached: list[tuple[dict[int, Callable[..., Any]], Inert]] = []
+        """The hooks on modules, each with the dict that holds it."""
         self._converted: dict[int, tuple[Pass, BackwardPass]] = {}
 
     def __enter__(self) -> Self:
         if self._model is None or self._recorder is not None:
             raise CaptureError("a capture is entered once; make a new one with capture_gradients")
-        named = named_modules(self._model)
-        modules = select_layers(named, self._layers)
-        names = parameter_names(named, None if self._layers in (None, "all") else modules)
+        survey = Survey(self._model)
+        modules = survey.layers(self._layers)
+        parameters = survey.parameters(None if self._layers in (None, "all") else modules)
         try:
             self._recorder = recorder = Recorder(
                 modules,
-                names,
-                hidden_layers(named),
+                parameters,
+                survey.hidden_layers(),
                 keep_passes=self._keep_passes,
                 keep_gradients=self._keep_gradients,
                 loss_scale=self._loss_scale,
@@ -127,9 +128,11 @@ class GradientCapture:
             recorder.watcher = CAPTURE_METHODS[self._method].build(recorder, modules)
             call = engine.untraced_call()
             for layer, module in zip(recorder.layers, modules.values(), strict=True):
-                # Not module.register_forward_hook: a scripted module forbids it, and yet calls the hook when it is called.
+                # What module.register_forward_hook does, without the handle, which takes a third of all the time until here;
+                # and a scripted module forbids that, yet calls the hook when it is called.
                 hook = layer if call is None else Untraced(layer, call)
-                self._handles.append(nn.Module.register_forward_hook(module, hook))
+                module._forward_hooks[id(hook)] = hook
+                self._attached.append((module._forward_hooks, hook))
         except BaseException:
             self._detach()
             raise
@@ -151,9 +154,9 @@ class GradientCapture:
             error.add_note(f"gradlab: {diagnosis}")
 
     def _detach(self) -> None:
-        for handle in self._handles:
-            handle.remove()
-        self._handles.clear()
+        for hooks, hook in self._attached:
+            hooks.pop(id(hook), None)
+        self._attached.clear()
         if self._recorder is not None:
             self._recorder.close()
         self._model = None

@@ -19,11 +19,108 @@ from gradlab.errors import CaptureError, listed
 Selection = str | Iterable[str] | None
 
 
-def named_modules(model: nn.Module) -> dict[str, nn.Module]:
-    """Every module under each of its names, in the order of `model.named_modules(remove_duplicate=False)`.
+class Survey:
+    """Every module of a model under each of its names, and what of it is to be watched.
 
-    Written out because a capture of a single step spends much of its time on walking the model.
+    A capture of a single step spends much of its time on this, so nothing is asked of a module twice.
     """
+
+    def __init__(self, model: nn.Module) -> None:
+        self.named = _named_modules(model)
+        """In the order of `model.named_modules(remove_duplicate=False)`."""
+        has_forward = {kind: _has_forward(kind) for kind in set(map(type, self.named.values()))}
+        self._can_be_called = {
+            id(module) for module in self.named.values() if has_forward[type(module)] or "forward" in vars(module)
+        }
+        """A list or dict of modules or parameters has no forward, nor has a parametrisation's list."""
+
+    def layers(self, selection: Selection) -> dict[str, nn.Module]:
+        """The layers to watch by dotted name, in the order of `named_modules()`.
+
+        None selects leaf modules and modules that own parameters; "all" every module, the root under ""; anything else is
+        one name or several. Helpers of a parametrised weight are part of their layer, not layers.
+        """
+        named = self.named
+        if selection is None or selection == "all":
+            once: dict[int, str] = {}
+            for name, module in named.items():  # one under several names goes by the first
+                once.setdefault(id(module), name)
+            return {name: named[name] for name in once.values() if selection == "all" or self._is_layer(name, named[name])}
+        wanted = [selection] if isinstance(selection, str) else list(selection)
+        for name in wanted:
+            if name not in named:
+                near = difflib.get_close_matches(str(name), named, n=3, cutoff=0.4) or list(named)[1:4]
+                hint = f"; near it: {listed(map(repr, near))}" if near else ""
+                raise CaptureError(f"the model has no layer {name!r}{hint}")
+        return {name: module for name, module in named.items() if name in wanted}
+
+    def _is_layer(self, name: str, module: nn.Module) -> bool:
+        can_be_called = self._can_be_called
+        if id(module) not in can_be_called or "parametrizations" in name.split("."):
+            return False
+        children = [child for child in module._modules.values() if child is not None]
+        if not children:
+            return True
+        if all(id(child) in can_be_called for child in children):  # the usual case; what follows says the same, more slowly
+            return bool(_own_parameters(module))
+        parts = list(self._parts_of(module))
+        owners = (part for part in (module, *parts) if part is module or id(part) not in can_be_called)
+        owns_parameters = any(map(_own_parameters, owners))
+        return owns_parameters or is_parametrized(module) or not any(id(part) in can_be_called for part in parts)
+
+    def _parts_of(self, module: nn.Module) -> Iterator[nn.Module]:
+        """Its children, with the content of those that cannot be called."""
+        for child in module.children():
+            yield child
+            if id(child) not in self._can_be_called:
+                yield from self._parts_of(child)
+
+    def hidden_layers(self) -> dict[str, str]:
+        """The layers whose calls may go unseen, with the reason: they run inside scripted or compiled code."""
+        named = self.named
+        hidden: dict[str, str] = {}
+        for name, module in named.items():
+            wrapper = "_orig_mod" in module._modules
+            compiled = wrapper or getattr(module, "_compiled_call_impl", None) is not None
+            if compiled or isinstance(module, torch.jit.ScriptModule):
+                prefix = f"{name}." if name else ""
+                hidden |= {
+                    inner: COMPILED if compiled else SCRIPTED for inner in named if inner.startswith(prefix) and inner != name
+                }
+                if compiled and not wrapper:
+                    hidden[name] = COMPILED
+        return hidden
+
+    def parameters(self, layers: Iterable[str] | None) -> list[list[ParameterName]]:
+        """Every parameter inside these layers (None: of the whole model) under all its names there."""
+        found: dict[int, list[ParameterName]] = {}
+        for prefix, module in self.named.items():
+            if not module._parameters:
+                continue
+            if layers is not None and not any(f"{prefix}.".startswith(f"{name}.") or not name for name in layers):
+                continue
+            for attribute, parameter in module._parameters.items():
+                if parameter is None:
+                    continue
+                name = f"{prefix}.{attribute}" if prefix else attribute
+                layer, known_as = self._owner(prefix, attribute)
+                role = role_of(self.named[layer], known_as)
+                found.setdefault(id(parameter), []).append(ParameterName(name, layer, role, module, attribute))
+        return list(found.values())
+
+    def _owner(self, prefix: str, attribute: str) -> tuple[str, str]:
+        """The layer that a parameter belongs to, and what it is called there."""
+        if "parametrizations" in prefix:  # as in layer.parametrizations.weight.original0
+            path = [*prefix.split("."), attribute]
+            if "parametrizations" in path[:-1]:
+                place = path.index("parametrizations")
+                return ".".join(path[:place]), path[place + 1]
+        while prefix and id(self.named[prefix]) not in self._can_be_called:  # a list of parameters
+            prefix, _, attribute = prefix.rpartition(".")
+        return prefix, attribute
+
+
+def _named_modules(model: nn.Module) -> dict[str, nn.Module]:
     named: dict[str, nn.Module] = {}
 
     def walk(name: str, module: nn.Module) -> None:
@@ -34,43 +131,6 @@ def named_modules(model: nn.Module) -> dict[str, nn.Module]:
 
     walk("", model)
     return named
-
-
-def select_layers(named: Mapping[str, nn.Module], layers: Selection) -> dict[str, nn.Module]:
-    """The layers to watch by dotted name, in the order of `named_modules()`.
-
-    None selects leaf modules and modules that own parameters; "all" every module, the root under ""; anything else is
-    one name or several. Helpers of a parametrised weight are part of their layer, not layers.
-    """
-    if layers is None or layers == "all":
-        first = {
-            id(module): name for name, module in reversed(list(named.items()))
-        }  # one under several names goes by the first
-        return {n: m for n, m in named.items() if first[id(m)] == n and (layers == "all" or _is_layer(n, m))}
-    wanted = [layers] if isinstance(layers, str) else list(layers)
-    for name in wanted:
-        if name not in named:
-            near = difflib.get_close_matches(str(name), named, n=3, cutoff=0.4) or list(named)[1:4]
-            hint = f"; near it: {listed(map(repr, near))}" if near else ""
-            raise CaptureError(f"the model has no layer {name!r}{hint}")
-    return {name: module for name, module in named.items() if name in wanted}
-
-
-def _is_layer(name: str, module: nn.Module) -> bool:
-    if not _can_be_called(module) or "parametrizations" in name.split("."):
-        return False
-    children = [child for child in module._modules.values() if child is not None]
-    if all(map(_can_be_called, children)):  # the usual case; what follows says the same, more slowly
-        return not children or bool(_own_parameters(module))
-    parts = list(_parts_of(module))
-    owns_parameters = any(_own_parameters(part) for part in (module, *parts) if not _can_be_called(part) or part is module)
-    return owns_parameters or is_parametrized(module) or not any(map(_can_be_called, parts))
-
-
-def _can_be_called(module: nn.Module) -> bool:
-    """Whether it has a forward; a list or dict of modules or parameters has none, nor has a parametrisation's list."""
-    kind: Any = type(module)
-    return _has_forward(kind) or "forward" in vars(module)
 
 
 # Weakly: a parametrised module has a class of its own, which must not outlive it here.
@@ -86,35 +146,11 @@ def _has_forward(kind: Any) -> bool:
     return known
 
 
-def _parts_of(module: nn.Module) -> Iterator[nn.Module]:
-    """Its children, with the content of those that cannot be called."""
-    for child in module.children():
-        yield child
-        if not _can_be_called(child):
-            yield from _parts_of(child)
-
-
 SCRIPTED = "it runs inside a scripted or traced module, which calls no hooks of its layers; capture the original module"
 COMPILED = (
     "it runs inside a module compiled before the capture began, and compiled code calls no hooks added later; begin the capture"
     " before the first call, or call the original module"
 )
-
-
-def hidden_layers(named: Mapping[str, nn.Module]) -> dict[str, str]:
-    """The layers whose calls may go unseen, with the reason: they run inside scripted or compiled code."""
-    hidden: dict[str, str] = {}
-    for name, module in named.items():
-        wrapper = "_orig_mod" in module._modules
-        compiled = wrapper or getattr(module, "_compiled_call_impl", None) is not None
-        if compiled or isinstance(module, torch.jit.ScriptModule):
-            prefix = f"{name}." if name else ""
-            hidden |= {
-                inner: COMPILED if compiled else SCRIPTED for inner in named if inner.startswith(prefix) and inner != name
-            }
-            if compiled and not wrapper:
-                hidden[name] = COMPILED
-    return hidden
 
 
 class ParameterName(NamedTuple):
@@ -131,32 +167,6 @@ class ParameterName(NamedTuple):
         """Where the tensor is looked up: the owner's dict, or the owner itself if it is scripted and has none."""
         held = self.owner._parameters
         return held if isinstance(held, dict) else self.owner
-
-    def tensor(self) -> Any:
-        """What stands under the name now."""
-        holder = self.holder
-        return holder.get(self.attribute) if isinstance(holder, dict) else getattr(holder, self.attribute, None)
-
-
-def parameter_names(named: Mapping[str, nn.Module], layers: Iterable[str] | None) -> list[ParameterName]:
-    """Every name of every parameter inside these layers (None: of the whole model), shared ones under each name."""
-    found = []
-    for prefix, module in named.items():
-        if layers is not None and not any(f"{prefix}.".startswith(f"{name}.") or not name for name in layers):
-            continue
-        for attribute in _own_parameters(module):
-            name = f"{prefix}.{attribute}" if prefix else attribute
-            if ".parametrizations." in f".{name}":  # as in layer.parametrizations.weight.original0
-                path = name.split(".")
-                place = path.index("parametrizations")
-                layer, known_as = ".".join(path[:place]), path[place + 1]
-            else:
-                layer, known_as = prefix, attribute
-                while layer and not _can_be_called(named[layer]):  # a list of parameters
-                    layer, _, known_as = layer.rpartition(".")
-            owner = named[layer]
-            found.append(ParameterName(name, layer, role_of(owner, known_as), module, attribute))
-    return found
 
 
 def _own_parameters(module: nn.Module) -> list[str]:

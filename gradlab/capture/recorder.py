@@ -31,7 +31,7 @@ class Recorder(ForwardRecorder):
     def __init__(
         self,
         layers: dict[str, nn.Module],
-        parameters: Iterable[ParameterName],
+        parameters: Iterable[list[ParameterName]],
         hidden: Mapping[str, str],
         *,
         keep_passes: int | None,
@@ -41,7 +41,7 @@ class Recorder(ForwardRecorder):
         averages: Callable[[], bool] | None,
     ) -> None:
         super().__init__(layers, hidden, wanted)
-        self.parameters = self._by_tensor(parameters)
+        self.parameters = [Parameter(self, names) for names in parameters]
         self._passes: deque[Pass] = deque(maxlen=keep_passes)
         self._pool: Pool = []
         self._inner: deque[Pass] = deque(maxlen=keep_passes)
@@ -54,12 +54,6 @@ class Recorder(ForwardRecorder):
         self.descriptions: dict[Parameter, Description] = {}
         self._warned: set[str] = set()
         self.refresh_parameters()
-
-    def _by_tensor(self, names: Iterable[ParameterName]) -> list[Parameter]:
-        shared: dict[int, list[ParameterName]] = {}
-        for name in names:
-            shared.setdefault(id(name.tensor()), []).append(name)
-        return [Parameter(self, group) for group in shared.values()]
 
     def refresh_parameters(self) -> None:
         """Watch the tensors that stand under the parameters' names now.
