@@ -51,14 +51,19 @@ class Measurements(Generic[Owner]):
         """Take in the gradient that has just arrived."""
         arrived = self.arrived
         entries, dtype = gradient.numel(), gradient.dtype
-        if self._keep_gradients or gradient.requires_grad or not 0 < entries <= AT_ONCE:
+        if self._keep_gradients or gradient.requires_grad or not entries:
             self._add_slowly(owner, gradient)
             return
         try:
             if entries > FEW or dtype not in NUMBERS:
-                numbers = gradient.numpy().reshape(-1)
+                numbers = gradient.numpy()
                 slab = self._slabs.get(dtype) or slab_for(dtype, self._slabs)
-                slab.take(len(arrived), numbers)
+                if entries <= AT_ONCE:
+                    slab.take(len(arrived), numbers.reshape(-1))
+                elif numbers.flags.c_contiguous:
+                    self._measured[len(arrived)] = slab.measured(numbers.reshape(-1))
+                else:  # reshape would copy all of it at once
+                    raise LookupError
             elif gradient.is_cpu:
                 self._few.append((len(arrived), gradient.tolist()))
                 if len(self._few) == FEW_AT_ONCE:

@@ -105,6 +105,19 @@ class Slab:
         batches, self._batches = self._batches, []
         return batches
 
+    def measured(self, numbers: Array) -> GradientStatistics:
+        """The statistics of a gradient of at least one number, of any length, read in pieces where it is."""
+        room, whole = len(self.scratch), len(numbers) & -BLOCK
+        with np.errstate(all="ignore"):
+            parts = [
+                _measure_blocks(numbers[start : min(start + room, whole)], self.scratch) for start in range(0, whole, room)
+            ]
+        if rest := len(numbers) - whole:
+            block = np.zeros(BLOCK, numbers.dtype)
+            block[:rest] = numbers[whole:]
+            parts += map(GradientStatistics._make, zip(*_measure_sections(block, [rest], self.scratch), strict=True))
+        return parts[0] if len(parts) == 1 else combined(parts)
+
 
 Slabs = dict[torch.dtype, Slab]
 
@@ -169,20 +182,11 @@ def measure_long(gradient: Tensor, slabs: Slabs) -> GradientStatistics:
     """The statistics of a gradient on the CPU of any length, type and layout, read in pieces."""
     stored, implied_zeros = stored_entries(gradient)
     parts = [of_zeros(implied_zeros)] if implied_zeros else []
-    with np.errstate(all="ignore"):
-        for piece in _pieces(stored):
-            values = real_numbers(piece)
-            scratch = slab_for(values.dtype, slabs).scratch
-            numbers = np.ascontiguousarray(values.numpy(force=True))  # one number expanded is not
-            whole = len(numbers) - len(numbers) % BLOCK
-            if whole:
-                parts.append(_measure_blocks(numbers[:whole], scratch))
-            if whole < len(numbers):
-                rest = np.zeros(BLOCK, numbers.dtype)
-                rest[: len(numbers) - whole] = numbers[whole:]
-                parts += map(
-                    GradientStatistics._make, zip(*_measure_sections(rest, [len(numbers) - whole], scratch), strict=True)
-                )
+    for piece in _pieces(stored):
+        values = real_numbers(piece)
+        numbers = np.ascontiguousarray(values.numpy(force=True))  # one number expanded is not
+        if len(numbers):
+            parts.append(slab_for(values.dtype, slabs).measured(numbers))
     return parts[0] if len(parts) == 1 else combined(parts)
 
 
