@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import chain
 from typing import Any, Generic, TypeVar
 
@@ -46,6 +47,8 @@ class Measurements(Generic[Owner]):
         self._slabs = pool.pop() if pool else {}
         self._batches: list[Batch] = []
         self._measured: dict[int, GradientStatistics] = {}
+        self._same_as: dict[int, int] = {}
+        """For an arrival that was measured as another one, the number of that."""
 
     def add(self, owner: Owner, gradient: Tensor) -> None:
         """Take in the gradient that has just arrived."""
@@ -74,6 +77,19 @@ class Measurements(Generic[Owner]):
             self._add_slowly(owner, gradient)
             return
         arrived.append(owner)
+
+    def add_shared(self, owners: Sequence[Owner], gradient: Tensor) -> None:
+        """Take in one gradient that has just arrived at several owners, with nothing between them that could change it."""
+        first, *others = owners
+        index = len(self.arrived)
+        self.add(first, gradient)
+        if self._keep_gradients or index == len(self.arrived):  # each has a copy, or a note, of its own
+            for owner in others:
+                self.add(owner, gradient)
+            return
+        for owner in others:
+            self._same_as[len(self.arrived)] = index
+            self.arrived.append(owner)
 
     def _add_slowly(self, owner: Owner, gradient: Tensor) -> None:
         """Measure any kind of gradient at once."""
@@ -122,6 +138,7 @@ class Measurements(Generic[Owner]):
         kept = [first for first, *_ in places.values()]
         self.arrived = [self.arrived[index] for index in kept]
         self._measured = {place: self.statistics(index) for place, index in enumerate(kept)}
+        self._same_as = {}
         self._gradients = [self._gradients[index] for index in kept] if self._keep_gradients else []
         return lost
 
@@ -135,7 +152,7 @@ class Measurements(Generic[Owner]):
         for batch in self._batches:
             self._measured.update(batch.statistics())
         self._batches.clear()
-        return self._measured[index]
+        return self._measured[self._same_as.get(index, index)]
 
     def gradient(self, index: int) -> Tensor | None:
         """A copy of the gradient of arrival number `index`, where gradients are kept."""

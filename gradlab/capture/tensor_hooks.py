@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from gradlab.capture.passes import Pass
 from gradlab.capture.recorder import Recorder
-from gradlab.capture.watched import Layer, Output
+from gradlab.capture.watched import Layer, Output, SharedReading
 from gradlab.errors import CaptureError
 
 
@@ -23,7 +23,7 @@ class TensorHooks:
     def check(self, layer: Layer, returned: object) -> None:
         pass
 
-    watch = staticmethod(Output.attach)
+    watch = staticmethod(SharedReading.attach)
 
     def marked(self, output: Output, gradient: Tensor) -> None:
         pass

@@ -92,10 +92,11 @@ def attach(hook: Callable[..., None], tensor: Tensor) -> ref[OrderedDict[Any, An
     What `Tensor.register_hook` does, without the handle it makes: a third of the time, and the largest part of what a
     small network pays for being watched.
     """
+    node = tensor.grad_fn  # first: a view whose base has changed gets a new place in the graph, without hooks, only now
     hooks: Any = tensor._backward_hooks
     if hooks is None:
         hooks = tensor._backward_hooks = OrderedDict()
-        if (node := tensor.grad_fn) is not None:
+        if node is not None:
             node._register_hook_dict(tensor)
     hooks[hook] = hook
     return ref(hooks)
@@ -134,6 +135,10 @@ class Output(Inert):
         """Become a hook on the tensor."""
         self._hooks = attach(self, tensor)
 
+    def follow(self, other: Output) -> None:
+        """Be reported to by the hook of another output of the same tensor."""
+        self._hooks = other._hooks
+
     def detach(self) -> None:
         """Take the hook off again, if the graph that owns it exists."""
         if self._hooks is not None and (hooks := self._hooks()) is not None:
@@ -143,6 +148,36 @@ class Output(Inert):
     def alive(self) -> bool:
         """Whether a gradient can still arrive: the graph that owns the hook exists."""
         return self._hooks is not None and self._hooks() is not None
+
+
+class SharedReading(Inert):
+    """The hook of several outputs that are one tensor, with no other hook between theirs: one measurement serves them all.
+
+    A layer that returns what it was given makes such outputs. The tensor holds it in the place of the first output's hook.
+    """
+
+    __slots__ = ("_outputs",)
+
+    def __init__(self, *outputs: Output) -> None:
+        self._outputs = outputs
+
+    @staticmethod
+    def attach(output: Output, tensor: Tensor) -> None:
+        """Put the output's hook on the tensor, or join the hook that is the last on it."""
+        # Not on a leaf: it lives on, and its hooks are taken off one by one. Those of a round on a graph go together.
+        # A view whose base has changed loses its hooks only when it is asked for its place in the graph: asked again then.
+        if tensor._backward_hooks and tensor.grad_fn is not None and (hooks := tensor._backward_hooks):
+            place, last = next(reversed(hooks.items()))
+            outputs = last._outputs if type(last) is SharedReading else (last,)
+            if type(outputs[0]) is Output and outputs[0].round is output.round:
+                hooks[place] = SharedReading(*outputs, output)
+                output.follow(outputs[0])
+                return
+        output.attach(tensor)
+
+    def __call__(self, gradient: Tensor | None) -> None:
+        if gradient is not None:
+            self._outputs[0].recorder.running_pass().add_shared(self._outputs, gradient)
 
 
 class MarkedOutput(Output):
