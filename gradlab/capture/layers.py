@@ -26,13 +26,20 @@ class Survey:
     """
 
     def __init__(self, model: nn.Module) -> None:
-        self.named = _named_modules(model)
+        self.named: dict[str, nn.Module] = {}
         """In the order of `model.named_modules(remove_duplicate=False)`."""
+        self._walk("", model)
         has_forward = {kind: _has_forward(kind) for kind in set(map(type, self.named.values()))}
         self._can_be_called = {
             id(module) for module in self.named.values() if has_forward[type(module)] or "forward" in vars(module)
         }
         """A list or dict of modules or parameters has no forward, nor has a parametrisation's list."""
+
+    def _walk(self, name: str, module: nn.Module) -> None:
+        self.named[name] = module
+        for part, child in module._modules.items():
+            if child is not None:
+                self._walk(f"{name}.{part}" if name else part, child)
 
     def layers(self, selection: Selection) -> dict[str, nn.Module]:
         """The layers to watch by dotted name, in the order of `named_modules()`.
@@ -56,9 +63,9 @@ class Survey:
 
     def _is_layer(self, name: str, module: nn.Module) -> bool:
         can_be_called = self._can_be_called
-        if id(module) not in can_be_called or "parametrizations" in name.split("."):
+        if id(module) not in can_be_called or ("parametrizations" in name and "parametrizations" in name.split(".")):
             return False
-        children = [child for child in module._modules.values() if child is not None]
+        children = [child for child in module._modules.values() if child is not None] if module._modules else ()
         if not children:
             return True
         if all(id(child) in can_be_called for child in children):  # the usual case; what follows says the same, more slowly
@@ -99,38 +106,24 @@ class Survey:
                 continue
             if layers is not None and not any(f"{prefix}.".startswith(f"{name}.") or not name for name in layers):
                 continue
+            is_layer = id(module) in self._can_be_called and "parametrizations" not in prefix
             for attribute, parameter in module._parameters.items():
-                if parameter is None:
-                    continue
-                name = f"{prefix}.{attribute}" if prefix else attribute
-                layer, known_as = self._owner(prefix, attribute)
-                role = role_of(self.named[layer], known_as)
-                found.setdefault(id(parameter), []).append(ParameterName(name, layer, role, module, attribute))
+                if parameter is not None:
+                    name = f"{prefix}.{attribute}" if prefix else attribute
+                    layer, known_as = (prefix, attribute) if is_layer else self._owner(prefix, attribute)
+                    role = role_of(self.named[layer], known_as)
+                    found.setdefault(id(parameter), []).append(ParameterName(name, layer, role, module, attribute))
         return list(found.values())
 
     def _owner(self, prefix: str, attribute: str) -> tuple[str, str]:
         """The layer that a parameter belongs to, and what it is called there."""
-        if "parametrizations" in prefix:  # as in layer.parametrizations.weight.original0
-            path = [*prefix.split("."), attribute]
-            if "parametrizations" in path[:-1]:
-                place = path.index("parametrizations")
-                return ".".join(path[:place]), path[place + 1]
+        path = prefix.split(".")
+        if "parametrizations" in path:  # as in layer.parametrizations.weight.original0
+            place = path.index("parametrizations")
+            return ".".join(path[:place]), [*path, attribute][place + 1]
         while prefix and id(self.named[prefix]) not in self._can_be_called:  # a list of parameters
             prefix, _, attribute = prefix.rpartition(".")
         return prefix, attribute
-
-
-def _named_modules(model: nn.Module) -> dict[str, nn.Module]:
-    named: dict[str, nn.Module] = {}
-
-    def walk(name: str, module: nn.Module) -> None:
-        named[name] = module
-        for part, child in module._modules.items():
-            if child is not None:
-                walk(f"{name}.{part}" if name else part, child)
-
-    walk("", model)
-    return named
 
 
 # Weakly: a parametrised module has a class of its own, which must not outlive it here.

@@ -193,13 +193,19 @@ class Recorder(ForwardRecorder):
     # --- end ----------------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Leave nothing behind on the model or on graphs that are still alive."""
+        """Leave nothing behind on the model or on graphs that are still alive.
+
+        Nor do layers and parameters point back at the recorder any more: a capture of one step leaves its memory as the
+        step does, and no work to the garbage collector, which took a tenth of its time.
+        """
         self.closed = True
+        for layer in self.layers:
+            layer.recorder = None
         for parameter in self.parameters:
             parameter.forget_model()
         for each in (*self._earlier_rounds, self.round):
             each.remove_hooks()
-            each.outputs = []
+            each.forget_outputs()
         self._earlier_rounds = []
         self._unfinished.clear()
         self._checkpoints.clear()

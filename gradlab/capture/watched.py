@@ -42,7 +42,8 @@ class Layer(Inert):
     """One watched layer; as a forward hook it reports its calls."""
 
     def __init__(self, recorder: ForwardRecorder, name: str, module: nn.Module, place: int) -> None:
-        self.recorder = recorder
+        self.recorder: ForwardRecorder | None = recorder
+        """None once the capture has ended."""
         self.name = name
         self.place = place
         self.module_type = type(module).__name__
@@ -54,6 +55,8 @@ class Layer(Inert):
 
     def __call__(self, module: nn.Module, inputs: object, returned: object) -> None:
         recorder = self.recorder
+        if recorder is None:  # another thread was about to call it when the capture ended
+            return
         if current_task() != NO_TASK:
             recorder.recomputed(self, returned)
             return
@@ -105,11 +108,10 @@ def attach(hook: Callable[..., None], tensor: Tensor) -> ref[OrderedDict[Any, An
 class Output(Inert):
     """One tensor that a layer returned and what is known of it; as a tensor hook it reports its gradient."""
 
-    __slots__ = ("_hooks", "call", "dtype", "layer", "note", "path", "recorder", "round", "shape", "tracked")
+    __slots__ = ("_hooks", "call", "dtype", "layer", "note", "path", "round", "shape", "tracked")
 
-    def __init__(self, recorder: ForwardRecorder, layer: Layer, path: str, tensor: Tensor | None) -> None:
-        self.recorder = recorder
-        self.round = layer.round or recorder.round
+    def __init__(self, current: Round, layer: Layer, path: str, tensor: Tensor | None) -> None:
+        self.round = current
         self.layer = layer
         self.call = layer.calls
         self.path = path
@@ -125,10 +127,11 @@ class Output(Inert):
             self.shape = tensor.shape
 
     def __call__(self, gradient: Tensor | None) -> None:
-        if gradient is not None:
-            task, running = self.recorder.running
+        recorder = self.layer.recorder
+        if gradient is not None and recorder is not None:
+            task, running = recorder.running
             if task != current_task() or running is None:
-                running = self.recorder.running_pass()
+                running = recorder.running_pass()
             running.add(self, gradient)
 
     def attach(self, tensor: Tensor) -> None:
@@ -176,8 +179,9 @@ class SharedReading(Inert):
         output.attach(tensor)
 
     def __call__(self, gradient: Tensor | None) -> None:
-        if gradient is not None:
-            self._outputs[0].recorder.running_pass().add_shared(self._outputs, gradient)
+        recorder = self._outputs[0].layer.recorder
+        if gradient is not None and recorder is not None:
+            recorder.running_pass().add_shared(self._outputs, gradient)
 
 
 class MarkedOutput(Output):
@@ -186,10 +190,11 @@ class MarkedOutput(Output):
     __slots__ = ()
 
     def __call__(self, gradient: Tensor | None) -> None:
-        if gradient is not None:
-            running = self.recorder.running_pass()
+        recorder = self.layer.recorder
+        if gradient is not None and recorder is not None:
+            running = recorder.running_pass()
             running.marked.append(self)
-            self.recorder.watcher.marked(self, gradient)
+            recorder.watcher.marked(self, gradient)
 
 
 class Description(NamedTuple):
@@ -209,7 +214,8 @@ class Parameter(Inert):
     """It belongs to no round, unlike an `Output`."""
 
     def __init__(self, recorder: ForwardRecorder, names: list[ParameterName]) -> None:
-        self.recorder = recorder
+        self.recorder: ForwardRecorder | None = recorder
+        """None once the capture has ended."""
         self.names = [(name.parameter, name.layer, name.role) for name in names]
         self._holder: Any = names[0].holder
         self._attribute = names[0].attribute
@@ -219,12 +225,13 @@ class Parameter(Inert):
         self._hooks: ref[OrderedDict[Any, Any]] | None = None
 
     def __call__(self, gradient: Tensor | None) -> None:
-        if gradient is None:
+        recorder = self.recorder
+        if gradient is None or recorder is None:
             return
-        task, running = self.recorder.running
+        task, running = recorder.running
         if task != current_task() or running is None:
-            running = self.recorder.running_pass()
-        if self.recorder.averages is not None:
+            running = recorder.running_pass()
+        if recorder.averages is not None:
             running.await_average(self)
         elif running.wanted:
             running.add(self, gradient)
@@ -261,4 +268,5 @@ class Parameter(Inert):
 
     def forget_model(self) -> None:
         self.release()
+        self.recorder = None
         self._holder = {}
