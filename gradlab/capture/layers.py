@@ -11,7 +11,6 @@ from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
-from torch.nn.parameter import is_lazy
 from torch.nn.utils.parametrize import ParametrizationList, is_parametrized
 
 from gradlab.errors import CaptureError, listed
@@ -98,21 +97,26 @@ class Survey:
                     hidden[name] = COMPILED
         return hidden
 
-    def parameters(self, layers: Iterable[str] | None) -> list[list[ParameterName]]:
+    def parameters(self, layers: Iterable[str] | None) -> list[NamedParameter]:
         """Every parameter inside these layers (None: of the whole model) under all its names there."""
-        found: dict[int, list[ParameterName]] = {}
+        found: dict[int, NamedParameter] = {}
         for prefix, module in self.named.items():
-            if not module._parameters:
+            held = module._parameters
+            if not held:
                 continue
             if layers is not None and not any(f"{prefix}.".startswith(f"{name}.") or not name for name in layers):
                 continue
             is_layer = id(module) in self._can_be_called and "parametrizations" not in prefix
-            for attribute, parameter in module._parameters.items():
-                if parameter is not None:
-                    name = f"{prefix}.{attribute}" if prefix else attribute
-                    layer, known_as = (prefix, attribute) if is_layer else self._owner(prefix, attribute)
-                    role = role_of(self.named[layer], known_as)
-                    found.setdefault(id(parameter), []).append(ParameterName(name, layer, role, module, attribute))
+            holder = held if isinstance(held, dict) else module
+            for attribute, parameter in held.items():
+                if parameter is None:
+                    continue
+                layer, known_as = (prefix, attribute) if is_layer else self._owner(prefix, attribute)
+                name = f"{prefix}.{attribute}" if prefix else attribute, layer, role_of(self.named[layer], known_as)
+                if (known := found.get(id(parameter))) is None:
+                    found[id(parameter)] = NamedParameter([name], holder, attribute)
+                else:
+                    known.names.append(name)
         return list(found.values())
 
     def _owner(self, prefix: str, attribute: str) -> tuple[str, str]:
@@ -146,20 +150,14 @@ COMPILED = (
 )
 
 
-class ParameterName(NamedTuple):
-    """One name of a parameter: where it is held and what it is to the layer that owns it."""
+class NamedParameter(NamedTuple):
+    """A parameter's names and where it is held under the first of them."""
 
-    parameter: str
-    layer: str
-    role: str
-    owner: nn.Module
+    names: list[tuple[str, str, str]]
+    """Each with the layer that owns it there and what it is to that layer: weight, bias or other."""
+    holder: Any
+    """Where the tensor is looked up: the owner's dict, or the owner itself if it is scripted and has none."""
     attribute: str
-
-    @property
-    def holder(self) -> Any:
-        """Where the tensor is looked up: the owner's dict, or the owner itself if it is scripted and has none."""
-        held = self.owner._parameters
-        return held if isinstance(held, dict) else self.owner
 
 
 def _own_parameters(module: nn.Module) -> list[str]:
@@ -174,11 +172,6 @@ def role_of(owner: nn.Module, attribute: str) -> str:
         words = attribute.split("_")
         return next((role for role in ("weight", "bias") if role in words), "other")
     return "other"
-
-
-def initialized(parameter: Any) -> bool:
-    """Whether the parameter has values yet: a lazy one gets them in the first forward."""
-    return not is_lazy(parameter)
 
 
 def tensors_in(output: object, path: str = "", seen: frozenset[int] = frozenset()) -> Iterator[tuple[str, Tensor]]:

@@ -15,7 +15,7 @@ from torch import nn
 
 from gradlab.capture import engine
 from gradlab.capture.forward import ForwardRecorder
-from gradlab.capture.layers import ParameterName
+from gradlab.capture.layers import NamedParameter
 from gradlab.capture.measurements import Pool
 from gradlab.capture.passes import Pass, Round
 from gradlab.capture.watched import Description, Parameter
@@ -31,7 +31,7 @@ class Recorder(ForwardRecorder):
     def __init__(
         self,
         layers: dict[str, nn.Module],
-        parameters: Iterable[list[ParameterName]],
+        parameters: Iterable[NamedParameter],
         hidden: Mapping[str, str],
         *,
         keep_passes: int | None,
@@ -41,7 +41,7 @@ class Recorder(ForwardRecorder):
         averages: Callable[[], bool] | None,
     ) -> None:
         super().__init__(layers, hidden, wanted)
-        self.parameters = [Parameter(self, names) for names in parameters]
+        self.parameters = [Parameter(self, named) for named in parameters]
         self._passes: deque[Pass] = deque(maxlen=keep_passes)
         self._pool: Pool = []
         self._inner: deque[Pass] = deque(maxlen=keep_passes)

@@ -13,9 +13,10 @@ from weakref import ref
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from gradlab.capture.engine import NO_TASK, current_task, in_transform
-from gradlab.capture.layers import ParameterName, initialized
+from gradlab.capture.layers import NamedParameter
 
 if TYPE_CHECKING:
     from gradlab.capture.forward import ForwardRecorder
@@ -213,12 +214,10 @@ class Parameter(Inert):
     round = None
     """It belongs to no round, unlike an `Output`."""
 
-    def __init__(self, recorder: ForwardRecorder, names: list[ParameterName]) -> None:
+    def __init__(self, recorder: ForwardRecorder, named: NamedParameter) -> None:
         self.recorder: ForwardRecorder | None = recorder
         """None once the capture has ended."""
-        self.names = [(name.parameter, name.layer, name.role) for name in names]
-        self._holder: Any = names[0].holder
-        self._attribute = names[0].attribute
+        self.names, self._holder, self._attribute = named
         self.description = UNKNOWN
         self._known: nn.Parameter | None = None
         self._hooked = False
@@ -249,8 +248,9 @@ class Parameter(Inert):
         known = parameter is not None and parameter is self._known
         if known and parameter.requires_grad is self._hooked and parameter.dtype is before.dtype:  # type: ignore[union-attr]
             return False
-        self.release()
-        if parameter is None or not initialized(parameter):
+        if self._known is not None:
+            self.release()
+        if parameter is None or is_lazy(parameter):  # a lazy one gets its values in the first forward
             self.description = UNKNOWN
         else:
             self.description = Description(parameter.shape, parameter.dtype)

@@ -172,9 +172,10 @@ def measure_few(numbers: list[float]) -> GradientStatistics:
     total = sum(map(abs, numbers))
     if not total < inf:
         return measure(torch.tensor(numbers, dtype=torch.float64, device="cpu"))
-    norm, low, high = hypot(*numbers), min(numbers), max(numbers)
-    lengths = total / count, norm / sqrt(count), norm, low, high, high if high > -low else -low
-    return _make(GradientStatistics, (*lengths, sum(numbers) / count, numbers.count(0.0) / count, 0, count))
+    norm, low, high, zeros = hypot(*numbers), min(numbers), max(numbers), numbers.count(0.0)
+    max_abs = high if high > -low else -low
+    rms, mean = norm / sqrt(count), sum(numbers) / count
+    return _make(GradientStatistics, (total / count, rms, norm, low, high, max_abs, mean, zeros / count, 0, count))
 
 
 def _replace(columns: list[list[Any]], index: int, exact: GradientStatistics) -> None:
