@@ -139,10 +139,6 @@ class Output(Inert):
         """Become a hook on the tensor."""
         self._hooks = attach(self, tensor)
 
-    def follow(self, other: Output) -> None:
-        """Be reported to by the hook of another output of the same tensor."""
-        self._hooks = other._hooks
-
     def detach(self) -> None:
         """Take the hook off again, if the graph that owns it exists."""
         if self._hooks is not None and (hooks := self._hooks()) is not None:
@@ -175,9 +171,9 @@ class SharedReading(Inert):
             outputs = last._outputs if type(last) is SharedReading else (last,)
             if type(outputs[0]) is Output and outputs[0].round is output.round:
                 hooks[place] = SharedReading(*outputs, output)
-                output.follow(outputs[0])
+                output._hooks = outputs[0]._hooks
                 return
-        output.attach(tensor)
+        output._hooks = attach(output, tensor)
 
     def __call__(self, gradient: Tensor | None) -> None:
         recorder = self._outputs[0].layer.recorder
