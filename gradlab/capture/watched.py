@@ -166,12 +166,13 @@ class SharedReading(Inert):
         """Put the output's hook on the tensor, or join the hook that is the last on it."""
         # Not on a leaf: it lives on, and its hooks are taken off one by one. Those of a round on a graph go together.
         # A view whose base has changed loses its hooks only when it is asked for its place in the graph: asked again then.
-        if tensor._backward_hooks and tensor.grad_fn is not None and (hooks := tensor._backward_hooks):
-            place, last = next(reversed(hooks.items()))
+        if tensor._backward_hooks and tensor.grad_fn is not None:
+            hooks: Any = tensor._backward_hooks
+            place, last = next(reversed(hooks.items())) if hooks else (None, None)
             outputs = last._outputs if type(last) is SharedReading else (last,)
             if type(outputs[0]) is Output and outputs[0].round is output.round:
                 hooks[place] = SharedReading(*outputs, output)
-                output._hooks = outputs[0]._hooks
+                output._hooks = ref(hooks)
                 return
         output._hooks = attach(output, tensor)
 
