@@ -2,13 +2,13 @@
 
 On the CPU gradients are copied into a slab, end to end, and measured when it is full: a few calls of float32 kernels
 over memory that stays in the cache. No pass looks for NaN or infinity: a finite sum of absolute values proves that
-there is none, and a gradient without that proof is measured plainly.
+there is none, and of a gradient without that proof the finite entries are picked out and measured in float64.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from math import frexp, hypot, inf, ldexp, sqrt
+from math import frexp, hypot, inf, isfinite, ldexp, sqrt
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from torch import Tensor
 
 from gradlab.statistics.plain import (
     EMPTY,
+    NAN,
     NARROW,
     GradientStatistics,
     combined,
@@ -172,11 +173,33 @@ def measure_few(numbers: list[float]) -> GradientStatistics:
     count = len(numbers)
     total = sum(map(abs, numbers))
     if not total < inf:
-        return measure(torch.tensor(numbers, dtype=torch.float64, device="cpu"))
+        finite = [number for number in numbers if isfinite(number)]
+        return _among(count, measure_few(finite) if finite else None)
     norm, low, high, zeros = hypot(*numbers), min(numbers), max(numbers), numbers.count(0.0)
     max_abs = high if high > -low else -low
     rms, mean = norm / sqrt(count), sum(numbers) / count
     return _make(GradientStatistics, (total / count, rms, norm, low, high, max_abs, mean, zeros / count, 0, count))
+
+
+def _measure_finite(values: Array) -> GradientStatistics:
+    """The statistics of the finite ones of some numbers, one or more, whose absolute values have no finite sum."""
+    if values.dtype != np.float32:
+        return measure(torch.from_numpy(values))
+    finite = values[np.isfinite(values)].astype(np.float64)  # where neither a sum nor a square leaves the range
+    count = len(finite)
+    if not count:
+        return _among(len(values), None)
+    norm, low, high = sqrt(np.dot(finite, finite)), float(finite.min()), float(finite.max())
+    lengths = float(np.abs(finite).sum()) / count, norm / sqrt(count), norm, low, high, max(high, -low)
+    zero_fraction = (count - int(np.count_nonzero(finite))) / count
+    return _among(len(values), GradientStatistics(*lengths, float(finite.sum()) / count, zero_fraction, 0, count))
+
+
+def _among(numel: int, finite: GradientStatistics | None) -> GradientStatistics:
+    """The statistics of so many numbers, of which the finite ones, if there are any, have these."""
+    if finite is None:
+        return EMPTY._replace(norm=NAN, nonfinite_count=numel, numel=numel)
+    return finite._replace(nonfinite_count=numel - finite.numel, numel=numel)
 
 
 def _replace(columns: list[list[Any]], index: int, exact: GradientStatistics) -> None:
@@ -204,7 +227,7 @@ def _measure_blocks(values: Array, scratch: Array) -> GradientStatistics:
     blocks, absolute_blocks = values.reshape(-1, BLOCK), absolute.reshape(-1, BLOCK)
     total_abs = _total(np.vecdot(absolute_blocks, ones))
     if not total_abs < inf:
-        return measure(torch.from_numpy(values))
+        return _measure_finite(values)
     zero_count = 0
     if np.minimum.reduce(absolute) == 0:
         zero_count = int(np.count_nonzero(np.equal(values, 0, absolute.view(np.bool_)[:numel])))
@@ -295,6 +318,6 @@ def _measure_sections(values: Array, edges: list[int], scratch: Array) -> list[l
         columns: list[list[Any]] = [*fields.tolist(), [0] * len(numel), numel.tolist()]
         if not np.maximum.reduce(total_abs) < inf:
             for index in np.flatnonzero(~(total_abs < inf)).tolist():
-                exact = measure(torch.from_numpy(values[edges[2 * index] : edges[2 * index + 1]]))
+                exact = _measure_finite(values[edges[2 * index] : edges[2 * index + 1]])
                 _replace(columns, index, exact)
         return columns
