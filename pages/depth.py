@@ -20,7 +20,7 @@ reasons, chart, numbers = st.container(), st.container(), st.container()
 with picture:
     found = depth.show(depth.at_sizes(spec, option))
 with reasons:
-    depth.every_switch(depth.at_sizes(spec, option))
+    depth.every_button(depth.at_sizes(spec, option))
     depth.why(depth.at_sizes(spec, option))
 with chart:
     at_pick = theory_map.picked_spec(spec, *theory_map.pick(spec))

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import pandas
+import pyarrow
 import streamlit as st
 from streamlit.dataframe_util import convert_pandas_df_to_arrow_bytes
 
@@ -39,6 +38,7 @@ from gradlab.published_rules import RULE_SETS, RuleVerdict, flips
 from gradlab.spec import ExperimentSpec
 from gradlab.trail import Quantity, backward_trail
 from gradlab.ui.links import VIEWS, products_of
+from gradlab.ui.turns import step_aside, taking_turns
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -64,21 +64,8 @@ class Picture(NamedTuple):
     how_to_read: str
 
 
-LIGHT_PRODUCTS = 20_000_000
-"""Weights × batch size up to which an experiment takes some milliseconds, so that nobody notices a neighbour's."""
 LOSS_POWERS = tuple(sorted(map(int, VIEWS["loss_power"])))
 """The powers of ten that a loss is multiplied by."""
-_ONE_AT_A_TIME = threading.Lock()
-
-
-@contextlib.contextmanager
-def taking_turns(products: float) -> Iterator[None]:
-    """Heavy work waits for other heavy work: however many ask for the largest network, one core stays for everybody else."""
-    if products <= LIGHT_PRODUCTS:
-        yield
-    else:
-        with _ONE_AT_A_TIME:
-            yield
 
 
 @shared(max_entries=80)
@@ -93,14 +80,18 @@ def diagnosed(spec: ExperimentSpec, quantity: str, cut_offs: CutOffs | None = No
     return diagnose(measured(spec), cut_offs, gradient=quantity)
 
 
-@kept(max_entries=200)
-def table(spec: ExperimentSpec, quantity: str) -> pandas.DataFrame:
-    """The readings of every weight or every layer output, first layer first, in the columns that a page shows."""
+@shared(max_entries=200)
+def table(spec: ExperimentSpec, quantity: str) -> pyarrow.Table:
+    """The readings of every weight or every layer output, first layer first, in the columns that a page shows.
+
+    As Arrow, which a page sends: from pandas Streamlit would make it on every run.
+    """
     of_weights = quantity == Quantity.WEIGHTS
     frame = measured(spec).weight_table() if of_weights else measured(spec).output_table()
     first = ["parameter"] if of_weights else ["layer", "module_type"]
     frame = frame[[*first, "shape", "mean_abs", "norm", "min", "max", "zero_fraction", "backward_index", "status"]]
-    return frame.assign(shape=[" × ".join(map(str, shape)) for shape in frame["shape"]])
+    frame = frame.assign(shape=[" × ".join(map(str, shape)) for shape in frame["shape"]])
+    return pyarrow.Table.from_pandas(frame, preserve_index=False)
 
 
 @kept(max_entries=300)
@@ -279,9 +270,14 @@ def verdict_picture(rows: dict[str, tuple[str, ...]], power: int, hidden: bool, 
     return picture_of(charts.verdict_grid(rows, powers=LOSS_POWERS, current=power, hidden=hidden, dark=dark))
 
 
-@kept(max_entries=100)
 def myth(name: str, seed: int) -> MythResult:
-    with taking_turns(math.inf):  # half a second, whichever claim it is
+    step_aside()  # half a second, whichever claim it is, also for those who wait for the same
+    return _myth(name, seed)
+
+
+@kept(max_entries=100)
+def _myth(name: str, seed: int) -> MythResult:
+    with taking_turns(math.inf):
         return MYTHS[name].run(seed)
 
 

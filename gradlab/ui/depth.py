@@ -26,6 +26,8 @@ SEEDS = 50
 FEWEST = 10
 """With fewer seeds for each activation than this, only the chosen one is measured."""
 _SIZES = {"wide": "20 layers of 64 units", "own": "Your own layer sizes"}
+_EVERY = "depth_every_asked"
+"""Of which experiment every activation was asked for."""
 _NORMALIZED = {name: entry.title for name, entry in NORMALIZATIONS.items()}
 
 # --- measured beside predicted ------------------------------------------------------------------------------------------
@@ -82,7 +84,7 @@ def show(spec: ExperimentSpec) -> dict[str, ManySeeds]:
     only_one = total < FEWEST
     if only_one:
         specs, total = {chosen: spec}, ensembles.affordable_seeds(spec, SEEDS)
-    every = _is_start(spec) or bool(st.session_state.get("depth_every"))
+    every = _is_start(spec) or st.session_state.get(_EVERY) == _family(spec)
     wanted = specs if every else {chosen: spec}
 
     def picture(measured: dict[str, Measured]) -> Picture:
@@ -90,7 +92,7 @@ def show(spec: ExperimentSpec) -> dict[str, ManySeeds]:
 
     place = st.container()
     with place:
-        measured = ensembles.measure(wanted, total, "depth", picture)
+        measured = ensembles.measure(wanted, total, "depth", picture, asked=every)
     found = {
         name: ensembles.summary(ensembles.without_seed(specs[name]), *each, Quantity.OUTPUTS) for name, each in measured.items()
     }
@@ -99,20 +101,29 @@ def show(spec: ExperimentSpec) -> dict[str, ManySeeds]:
         lines.append("Networks of this size take so long that only the chosen activation is measured.")
     with place:
         panels.show(picture(measured), KEY, *lines)
+        ensembles.ask_for_the_rest("depth")
     return found
+
+
+def _family(spec: ExperimentSpec) -> ExperimentSpec:
+    """The experiment whatever its activation and seed."""
+    return ensembles.without_seed(spec.replace(activation=ExperimentSpec().network.activation))
 
 
 def _is_start(spec: ExperimentSpec) -> bool:
     """Whether it is what everybody begins with, whose activations are measured once for all visitors."""
-    start = ExperimentSpec().replace(layer_sizes=WIDE)
-    return ensembles.without_seed(spec.replace(activation=start.network.activation)) == start.replace(seed=0)
+    return _family(spec) == _family(ExperimentSpec().replace(layer_sizes=WIDE))
 
 
-def every_switch(spec: ExperimentSpec) -> None:
-    """Draw the switch that has every activation measured, where only the chosen one is unless it is asked for."""
-    if not _is_start(spec):
+def every_button(spec: ExperimentSpec) -> None:
+    """Draw the button that has every activation measured, where only the chosen one is unless it is asked for."""
+    if not _is_start(spec) and st.session_state.get(_EVERY) != _family(spec):
         explanation = "Nine networks instead of one, each at many seeds: some seconds."
-        st.toggle("Measure every activation", key="depth_every", help=explanation)
+        st.button("Measure every activation", key="depth_every", on_click=_ask_for_every, args=(spec,), help=explanation)
+
+
+def _ask_for_every(spec: ExperimentSpec) -> None:
+    st.session_state[_EVERY] = _family(spec)
 
 
 def _setting(spec: ExperimentSpec, total: int) -> str:

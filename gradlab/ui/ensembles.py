@@ -19,8 +19,9 @@ from gradlab.lessons.many_seeds import ManySeeds, Standing
 from gradlab.spec import CaptureMethod, ExperimentSpec, Initializer
 from gradlab.trail import Quantity
 from gradlab.ui import cache
-from gradlab.ui.cache import Picture, kept, shared, taking_turns
+from gradlab.ui.cache import Picture, kept, shared
 from gradlab.ui.links import products_of
+from gradlab.ui.turns import step_aside, taking_turns
 
 MAX_WORK = 1_000_000_000
 """Products of all seeds of one network that a visitor may ask for: about two seconds of one core."""
@@ -28,12 +29,14 @@ MAX_READINGS = 30_000
 """Seeds × layers of one network: a few megabytes while they are kept."""
 MOST_SECONDS = 2.0
 """Of one core: what costs more than the products say ends here. (Gradients that are not finite are measured one by one.)"""
-PART_SECONDS = 0.25
+UNASKED_SECONDS = 0.1
+"""Of one core, for all networks on a page before the visitor asks for the rest; of most networks that is all."""
+FIRST_SECONDS, PART_SECONDS = 0.05, 0.25
+"""After which a network's first part ends, and any other."""
 PART_SEEDS = 1000
 BUILDING = 16
 """Drawing a weight and reading its gradient takes about as long as so many products."""
-_STOPPED, _DONE, _COMPLETE = "ensemble_stopped", "ensemble_done", "ensemble_complete"
-"""What was stopped, how far the latest is, and which was measured last: to look for its parts takes some milliseconds."""
+_ASKED, _FAR = "ensemble_asked", "ensemble_far"
 
 
 class Part(NamedTuple):
@@ -68,7 +71,7 @@ def parts(spec: ExperimentSpec, total: int, stopped: int | None = None) -> Itera
 @kept(max_entries=200, max_size="60MB")
 def _part(spec: ExperimentSpec, start: int, end: int) -> Part:
     with taking_turns(products_of(spec) * (end - start)):
-        begun, until = time.thread_time(), time.monotonic() + PART_SECONDS
+        begun, until = time.thread_time(), time.monotonic() + (PART_SECONDS if start else FIRST_SECONDS)
         ensemble = run_ensemble(spec, range(start, end), progress=lambda done, total: time.monotonic() < until)
         return Part(ensemble, time.thread_time() - begun)
 
@@ -97,28 +100,66 @@ class Measured(NamedTuple):
     stopped: int | None
 
 
-def measure(
-    specs: Mapping[str, ExperimentSpec], total: int, key: str, picture: Callable[[dict[str, Measured]], Picture]
-) -> dict[str, Measured]:
-    """Measure so many seeds of each network; where it takes long, with a bar and a button that stops it.
+class _Far(NamedTuple):
+    """How far the measuring of some networks is: kept, because to look for all their parts takes some milliseconds."""
 
-    Meanwhile `picture` of nothing measured stands above the bar. A network of which no seed was measured before the stop is
-    left out.
+    wanted: tuple[tuple[ExperimentSpec, ...], int]
+    done: dict[str, int]
+    ended: bool = False
+    waits: bool = False
+    """Whether there is more to be had for the asking."""
+
+
+def measure(
+    specs: Mapping[str, ExperimentSpec],
+    total: int,
+    key: str,
+    picture: Callable[[dict[str, Measured]], Picture],
+    *,
+    asked: bool = False,
+) -> dict[str, Measured]:
+    """Measure so many seeds of each network: as many as take no time to speak of, the rest when it is asked for.
+
+    Where the rest takes long, with a bar and a button that stops it; meanwhile `picture` of nothing measured stands above
+    the bar. A network of which no seed is measured is left out.
     """
     wanted = (tuple(map(without_seed, specs.values())), total)
-    if st.session_state.get(_STOPPED, {}).get("wanted") == wanted:
-        st.button("Go on measuring", key=f"{key}_go_on", on_click=_go_on)
-        done = st.session_state[_STOPPED]["done"]
-        return {name: Measured(total, done[name]) for name in specs if done.get(name)}
-    if st.session_state.get(_COMPLETE) == wanted:
+    far: _Far | None = st.session_state.get(_FAR)
+    if far is None or far.wanted != wanted or not far.ended:
+        far = _measure(specs, wanted, key, picture, asked or st.session_state.get(_ASKED) == wanted)
+    if not far.waits:
         return {name: Measured(total, None) for name in specs}
-    done, place, bar = dict.fromkeys(specs, 0), st.empty(), None
-    started = time.monotonic()
+    return {name: Measured(total, far.done[name]) for name in specs if far.done[name]}
+
+
+def ask_for_the_rest(key: str) -> None:
+    """Draw the button that has the rest measured, if `measure` has left one."""
+    far: _Far | None = st.session_state.get(_FAR)
+    if far is not None and far.waits:
+        st.button(f"Measure all {far.wanted[1]:,} seeds", key=f"{key}_go_on", on_click=_go_on, args=(far.wanted,))
+
+
+def _measure(
+    specs: Mapping[str, ExperimentSpec],
+    wanted: tuple[tuple[ExperimentSpec, ...], int],
+    key: str,
+    picture: Callable[[dict[str, Measured]], Picture],
+    asked: bool,
+) -> _Far:
+    far, seconds, started = _Far(wanted, dict.fromkeys(specs, 0)), 0.0, time.monotonic()
+    total, networks = wanted[1], wanted[1] * len(specs)
+    place, bar = st.empty(), None
+    if asked:
+        step_aside()  # also for those who wait for the same parts
     for name, part in _by_turns({name: parts(spec, total) for name, spec in specs.items()}):
-        done[name] += len(part.ensemble)
-        st.session_state[_DONE] = {"wanted": wanted, "done": dict(done)}
-        ready, networks = sum(done.values()), total * len(specs)
-        if bar is None and time.monotonic() - started > PART_SECONDS / 2 and ready < networks:
+        seconds += part.seconds
+        far = st.session_state[_FAR] = far._replace(done=far.done | {name: far.done[name] + len(part.ensemble)})
+        ready = sum(far.done.values())
+        is_long = seconds > UNASKED_SECONDS or part.ensemble.stopped
+        if not asked and is_long and all(far.done.values()) and ready < networks:
+            far = far._replace(waits=True)
+            break
+        if asked and bar is None and time.monotonic() - started > PART_SECONDS / 2 and ready < networks:
             with place.container():
                 before = picture({})
                 st.vega_lite_chart(before.vega_lite, alt=before.alt_text, width="stretch")
@@ -127,8 +168,8 @@ def measure(
         if bar is not None:
             bar.progress(ready / networks, f"{ready:,} of {networks:,} networks measured")
     place.empty()
-    st.session_state[_COMPLETE] = wanted
-    return {name: Measured(total, None) for name in specs}
+    far = st.session_state[_FAR] = far._replace(ended=True)
+    return far
 
 
 def _by_turns(waiting: dict[str, Iterator[Part]]) -> Iterator[tuple[str, Part]]:
@@ -143,8 +184,11 @@ def _by_turns(waiting: dict[str, Iterator[Part]]) -> Iterator[tuple[str, Part]]:
 
 
 def _stop() -> None:
-    st.session_state[_STOPPED] = st.session_state.get(_DONE, {})
+    far: _Far | None = st.session_state.get(_FAR)
+    if far is not None and not far.ended:
+        st.session_state[_FAR] = far._replace(ended=True, waits=True)
 
 
-def _go_on() -> None:
-    st.session_state.pop(_STOPPED, None)
+def _go_on(wanted: object) -> None:
+    st.session_state.pop(_FAR, None)
+    st.session_state[_ASKED] = wanted

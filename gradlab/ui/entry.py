@@ -10,8 +10,9 @@ if (root := str(Path(__file__).resolve().parents[2])) not in sys.path:
 import streamlit as st
 
 from gradlab.ui import pages, state
+from gradlab.ui.turns import page_in_turn
 
-# An emoji, not a material icon: Streamlit would fetch that one from another host as the favicon.
-st.set_page_config(page_title="gradlab", page_icon="🌊", layout="centered")
-
-st.navigation(pages.menu(state.pages_shown()), expanded=True).run()
+with page_in_turn():
+    # An emoji, not a material icon: Streamlit would fetch that one from another host as the favicon.
+    st.set_page_config(page_title="gradlab", page_icon="🌊", layout="centered")
+    st.navigation(pages.menu(state.pages_shown()), expanded=True).run()

@@ -7,7 +7,9 @@ from functools import partial
 from typing import Literal
 
 import pandas
+import pyarrow
 import streamlit as st
+from streamlit.elements.lib.mutable_expander_container import ExpanderContainer
 
 from gradlab.diagnosis import Diagnosis, Verdict, disagreement
 from gradlab.flags import FLAG_TITLES
@@ -62,6 +64,11 @@ def _save(picture: Picture, key: str) -> None:
             )
 
 
+def drawer(label: str, key: str) -> ExpanderContainer:
+    """A part of the page to be drawn if it is open: a dozen widgets cost the server as much as the rest of a page."""
+    return st.expander(label, key=key, on_change="rerun")
+
+
 def headline(diagnosis: Diagnosis, name: str = "") -> str:
     """The verdict in a word and a shape, which gradient it is about, and the sentence that carries its numbers."""
     severe = ", severely" if diagnosis.severe else ""
@@ -100,7 +107,7 @@ def trail_table(
     _frame(frame.iloc[::-1] if printed_order else frame, ["reading"], ["ratio"])
 
 
-def _frame(frame: pandas.DataFrame, sizes: list[str], ratios: Sequence[str] = ()) -> None:
+def _frame(frame: pandas.DataFrame | pyarrow.Table, sizes: list[str], ratios: Sequence[str] = ()) -> None:
     formats = dict.fromkeys(sizes, "%.2e") | dict.fromkeys(ratios, "%.3g")
     configuration = {name: st.column_config.NumberColumn(format=format) for name, format in formats.items()}
     st.dataframe(frame, hide_index=True, column_config=configuration)

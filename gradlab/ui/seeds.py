@@ -87,6 +87,7 @@ def show(spec: ExperimentSpec, quantity: Quantity, asked: int) -> dict[str, tupl
     lines = [_headline(name, summary) for name, (summary, _) in found.items()]
     with place:
         panels.show(picture(measured), KEY, *lines, *_own_line(spec, quantity, found), *_limits(found, asked, total))
+        ensembles.ask_for_the_rest("seeds")
     return found
 
 
@@ -140,10 +141,11 @@ def _limits(found: Found, asked: int, total: int) -> list[str]:
             f"{asked:,} seeds of a network of this size would keep everybody else on this server waiting: {total:,} are"
             f" measured instead{', too few for a band to mean much' if total < FEWEST else ''}."
         )
-    for name, (summary, measured) in found.items():
-        if summary.seeds < total:
-            why = "it was stopped there" if measured.stopped is not None else "each takes longer than most"
-            lines.append(f"{name}: {summary.seeds:,} of {total:,} seeds are measured; {why}.")
+    unfinished = {name: (each.seeds, _why(measured)) for name, (each, measured) in found.items() if each.seeds < total}
+    if len(unfinished) == len(found) and len(set(unfinished.values())) == 1:
+        unfinished = {"Of each network" if len(found) > 1 else ALONE: next(iter(unfinished.values()))}
+    lines += [f"{name}: {seeds:,} of {total:,} seeds are measured; {why}." for name, (seeds, why) in unfinished.items()]
+    for name, (summary, _) in found.items():
         for seeds, what in ((summary.non_finite, "NaN or infinity"), (summary.zero, "exactly zero throughout")):
             if seeds:
                 listed = ", ".join(map(str, seeds[:NAMED])) + (", …" if len(seeds) > NAMED else "")
@@ -154,6 +156,10 @@ def _limits(found: Found, asked: int, total: int) -> list[str]:
     if not found:
         lines.append("It was stopped before a seed was measured: what you see is your own seed.")
     return lines
+
+
+def _why(measured: Measured) -> str:
+    return "each takes longer than most" if measured.stopped is None else "the rest waits until you ask for it"
 
 
 # --- the question -------------------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from gradlab.trail import Quantity
 from gradlab.ui import cache, choices, panels
 from gradlab.ui.cache import Picture, kept, picture_of
 from gradlab.ui.depth import residual
+from gradlab.ui.turns import taking_turns
 
 KEY = "depth_map"
 WIDTH = 64
@@ -35,7 +36,7 @@ _SAID = "depth_said"
 @kept(max_entries=100)
 def theory_map(activation: Activation, sigma_b: float) -> FactorMap:
     """Theory over the σ_w from a step to `COLUMNS` steps, and over `DEPTHS`."""
-    with cache.taking_turns(math.inf):
+    with taking_turns(math.inf):
         return map_of(activation, sigma_ws(step_of(activation, sigma_b)), DEPTHS, sigma_b)
 
 

@@ -49,7 +49,9 @@ def test_of_another_experiment_the_chosen_activation_is_measured_and_all_of_them
     page = visit("depth", use_shortcut="true")
     assert list(data_with(page, "median")["network"]) == ["▸ GELU (tanh form)"]
     assert len(data_with(page, "most")) > 1
-    assert len(data_with(page.set(depth_every=True), "median")) == len(Activation)
+    assert len(data_with(page.click("depth_every"), "median")) == len(Activation)
+    assert len(data_with(page.set(activation="relu"), "median")) == len(Activation)
+    assert len(data_with(page.set(gain=2.0), "median")) == 1  # another experiment, for which it was not asked
 
 
 def test_the_headline_holds_both_and_how_far_they_are_apart(visit):

@@ -1,6 +1,7 @@
 """The seeds page: bands against single experiments, a share that stays hidden until it is guessed, work with a limit."""
 
 import math
+import re
 
 import altair
 import numpy as np
@@ -111,10 +112,26 @@ def test_an_unusual_network_is_measured_or_told_in_words(visit, link, words):
     assert "nan" not in page.said
 
 
+def test_what_takes_long_waits_until_it_is_asked_for(visit):
+    """A hundred visitors who only look around: whatever they set, a page measures a tenth of a second's worth of seeds."""
+    page = visit("seeds", layer_sizes="48x41", seed_count="1000", use_shortcut="true")
+    (total,) = set(re.findall(r"Measure all (\S+) seeds", " ".join(b.label for b in page.at.button)))
+    assert total.replace(",", "").isdigit()
+    assert f" of {total} seeds are measured; the rest waits until you ask for it" in page.markdown
+    so_far = re.findall(r"at the median of (\S+) seeds", page.markdown)
+    assert all(0 < int(number) < int(total.replace(",", "")) for number in so_far)
+    assert "waits until" in page.run().markdown
+    page.click("seeds_go_on")
+    assert re.findall(r"at the median of (\S+) seeds", page.markdown) == [total, total]
+    assert "waits until" not in page.markdown
+    assert "seeds_go_on" not in {button.key for button in page.at.button}
+    assert "waits until" in page.set(seed_count="200", layer_sizes="48x42").markdown  # for others it was not asked
+
+
 def test_infinite_gradients_are_named(visit, monkeypatch):
     monkeypatch.setattr(ensembles, "MAX_READINGS", 400)
     link = {"layer_sizes": "4x40", "initializer": "normal", "sigma_w": "100", "activation": "identity"}
-    page = visit("seeds", **link)
+    page = visit("seeds", **link).click("seeds_go_on")
     assert "at 10 of 10 seeds (0, 1, 2, 3, 4, …) some layer's gradient is NaN or infinity" in page.markdown
     assert "△ NaN or infinite" in page.markdown
     assert "non-finite" in set(rows(page, "mark", "network")["mark"]) | {
