@@ -15,10 +15,12 @@ from gradlab.presets import PRESETS
 from gradlab.registry import Choice
 from gradlab.spec import FIELDS, MAX_BATCH_SIZE, MAX_SCALE, MAX_SEED, ExperimentSpec
 from gradlab.trail import QUANTITY_HELP, Quantity
-from gradlab.ui import state
+from gradlab.ui import panels, state
 from gradlab.ui.links import VIEWS
 
 OWN = "own settings"
+DRAWER = "settings_drawer"
+IN_DRAWER = frozenset(FIELDS) - {"layer_sizes", "activation", "seed", "use_shortcut"}
 QUANTITY_TITLES = {Quantity.WEIGHTS: "Weight gradients", Quantity.OUTPUTS: "Output gradients"}
 
 
@@ -34,6 +36,8 @@ def experiment(*, ask_quantity: bool = True, tell: bool = True) -> tuple[Experim
         return state.chosen_spec(), quantity
     if locked:
         st.markdown("🔒 The link you came by has set this experiment.")
+    if not st.session_state.get(DRAWER):
+        state.forget(IN_DRAWER)  # what was being tried in it and could not be run
     with st.container(horizontal=True, vertical_alignment="bottom"):
         _preset(locked, tell)
         st.text_input(
@@ -55,8 +59,10 @@ def experiment(*, ask_quantity: bool = True, tell: bool = True) -> tuple[Experim
             disabled=locked,
         )
         _toggle("Shortcuts", "use_shortcut", "Add a layer's input to its output where both have the same size.", locked)
-    with st.expander("More settings"):
-        _more_settings(locked)
+    more = panels.drawer("More settings", DRAWER)
+    if more.open:
+        with more:
+            _more_settings(locked)
     spec, error = state.from_widgets()
     if error is not None:
         st.error("This experiment cannot be run. You still see the last one that could.")
@@ -138,7 +144,7 @@ def _number(label: str, field: str, explanation: str, locked: bool, low: float =
 def _preset(locked: bool, tell: bool) -> None:
     """A starting point. It always names what the controls say, so that a changed control shows as own settings."""
     try:
-        current = ExperimentSpec.from_dict({name: st.session_state[state.widget(name)] for name in FIELDS})
+        current = ExperimentSpec.from_dict(state.described())
     except SpecError:
         current = None
     st.session_state["preset"] = next((name for name, preset in PRESETS.items() if preset.spec == current), OWN)

@@ -7,7 +7,7 @@ every link; and it forgets the setting on a page change.) A choice here is alway
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import urlencode, urlsplit, urlunsplit
 
@@ -15,14 +15,15 @@ import streamlit as st
 
 from gradlab.errors import SpecError
 from gradlab.spec import FIELDS, ExperimentSpec
-from gradlab.ui.links import DEFAULTS, LESSON, VIEWS, accept, affordable, link_of, pages_of, spec_of
+from gradlab.ui.links import DEFAULTS, VIEWS, accept, affordable, link_of, pages_of, spec_of
 
 _CHOSEN, _WRITTEN, _PAGE, _NOTICES = "chosen", "written_to_url", "page", "link_notices"
 
 
 def begin(page: str) -> None:
     """Take over what the URL says, if it says something that was not written here: a link, a reload, the back button."""
-    given = {name: st.query_params[name] for name in DEFAULTS if name in st.query_params}
+    address = st.query_params.to_dict()  # to ask for each name by itself takes a millisecond
+    given = {name: address[name] for name in DEFAULTS if name in address}
     moved = _enter(page)
     st.session_state[_NOTICES] = []
     if not given:
@@ -57,24 +58,37 @@ def chosen_spec() -> ExperimentSpec:
 def choose(settings: Mapping[str, Any]) -> None:
     """Make these settings the choice, and have the widgets show them."""
     st.session_state[_CHOSEN] = chosen() | dict(settings)
-    for name, value in settings.items():
-        if name not in LESSON:
-            st.session_state[widget(name)] = value
+    forget(settings)
+
+
+def forget(names: Iterable[str]) -> None:
+    """Let go of what the widgets of these settings say: drawn again, they show what is chosen."""
+    for name in names:
+        st.session_state.pop(_key(name), None)
+
+
+def _key(name: str) -> str:
+    return f"setting_{name}"
 
 
 def widget(name: str) -> str:
     """The key of a setting's widget; call it before drawing the widget, which then shows what is chosen."""
-    key = f"setting_{name}"
+    key = _key(name)
     if key not in st.session_state:
         st.session_state[key] = chosen()[name]
     return key
 
 
+def described() -> dict[str, Any]:
+    """The fields of the experiment as the widgets have them; those without a widget on the page, as they are chosen."""
+    settings = chosen()
+    return {name: st.session_state.get(_key(name), settings[name]) for name in FIELDS}
+
+
 def from_widgets() -> tuple[ExperimentSpec, SpecError | None]:
     """The experiment the widgets describe, or the last one that could be run and why this one cannot."""
-    flat = {name: st.session_state[widget(name)] for name in FIELDS}
     try:
-        spec, refused = affordable(ExperimentSpec.from_dict(flat)), None
+        spec, refused = affordable(ExperimentSpec.from_dict(described())), None
     except SpecError as error:
         spec, refused = chosen_spec(), error
     st.session_state[_CHOSEN] = chosen() | spec.to_dict()

@@ -186,22 +186,28 @@ def _cell(text: str) -> str:
 def cut_offs() -> CutOffs:
     """Draw the lab's cut-offs, each with its reason; the last ones that go together."""
     kept: CutOffs = st.session_state.get(_CUT_OFFS, CutOffs())
+    drawer = panels.drawer("The lab's own cut-offs, to be changed", "cut_offs_drawer")
+    if drawer.open:
+        with drawer:
+            kept = st.session_state[_CUT_OFFS] = _changed(kept)
+    return kept
+
+
+def _changed(kept: CutOffs) -> CutOffs:
     values: dict[str, float] = {}
-    with st.expander("The lab's own cut-offs, to be changed"):
-        st.markdown("A is what is left of the gradient at the input end of the hidden layers of one width: 1 is all of it.")
-        problem = st.container()
-        for name, reason in CUT_OFF_REASONS.items():
-            number, why = st.columns([1, 2], vertical_alignment="center")
-            with number:
-                values[name] = _number(name, kept)
-            why.markdown(reason)
-        try:
-            kept = CutOffs(**values)  # type: ignore[arg-type]
-        except SpecError as error:
-            problem.error("These cut-offs do not go together. You still see the verdicts of the last ones that did.")
-            problem.text(str(error))
-        st.button("Back to the lab's own", key="verdicts_reset", on_click=_reset, disabled=values == asdict(CutOffs()))
-    st.session_state[_CUT_OFFS] = kept
+    st.markdown("A is what is left of the gradient at the input end of the hidden layers of one width: 1 is all of it.")
+    problem = st.container()
+    for name, reason in CUT_OFF_REASONS.items():
+        number, why = st.columns([1, 2], vertical_alignment="center")
+        with number:
+            values[name] = _number(name, kept)
+        why.markdown(reason)
+    try:
+        kept = CutOffs(**values)  # type: ignore[arg-type]
+    except SpecError as error:
+        problem.error("These cut-offs do not go together. You still see the verdicts of the last ones that did.")
+        problem.text(str(error))
+    st.button("Back to the lab's own", key="verdicts_reset", on_click=_reset, disabled=values == asdict(CutOffs()))
     return kept
 
 

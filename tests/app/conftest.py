@@ -18,6 +18,7 @@ WIDGETS = (
     *("selectbox", "radio", "segmented_control", "multiselect", "toggle", "number_input", "slider", "select_slider"),
     *("text_input", "text_area", "button"),
 )
+DRAWERS = ("settings_drawer", "cut_offs_drawer")
 
 
 class Visit:
@@ -31,7 +32,7 @@ class Visit:
         self.at = AppTest.from_file(ROOT / script, default_timeout=60)
         self.at.query_params = dict(parameters)
         self.at.context["url"] = url
-        return self
+        return self.drawers(are_open=True)
 
     def run(self):
         """Run the page; it may say what it likes, but not raise."""
@@ -39,14 +40,14 @@ class Visit:
         assert [error.value for error in self.at.exception] == []
         return self
 
-    def go(self, page, **parameters):
+    def go(self, page, *, drawers_open=True, **parameters):
         """Change the page through the menu, or follow a link to it, as a browser does it."""
         self.at.switch_page(f"../../pages/{page}.py")
         self.at.query_params = dict(parameters)
         self.at.context["url"] = f"http://localhost/{page}"
         # A browser sends no widget's value along with a page change; AppTest's own run() would send those of the old page,
         # and the new page's widgets of the same keys would then be taken for drawn already.
-        return self.send(WidgetStates())
+        return self.drawers(are_open=drawers_open).send(WidgetStates())
 
     def states_with(self, states):
         """What the page's widgets say, but for these."""
@@ -68,6 +69,12 @@ class Visit:
         """The widget of a setting (`activation`) or of any other key (`arrivals`)."""
         (widget,) = [widget for widget in self.widgets if widget.key in (f"setting_{name}", name)]
         return widget
+
+    def drawers(self, *, are_open):
+        """Open or close the parts of the page that are drawn only when they are open, from the next run on."""
+        for name in DRAWERS:
+            self.at.session_state[name] = are_open
+        return self
 
     def set(self, **values):
         """Give widgets these values, all in one run."""

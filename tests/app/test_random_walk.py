@@ -45,7 +45,8 @@ def some_step(chance, page):
 
 
 def menu_of(page):
-    return in_menu(pages_of(page.link.get("pages", ""))[0])
+    """What the menu offers; the address does not say it after a choice of the very page one is on."""
+    return in_menu(pages_of(str(page.at.session_state["chosen"].get("pages", "")))[0])
 
 
 def follow(page, to, link):

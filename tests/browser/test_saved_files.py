@@ -83,6 +83,17 @@ def test_the_checklist_has_a_tick_for_what_was_shown_and_no_other(visit, tmp_pat
     assert len(lines) == len(MISTAKES)
 
 
+def test_the_record_holds_the_prediction_as_it_was_given_and_what_was_measured(visit, tmp_path):
+    visitor = visit("/predict")
+    visitor.answer("It grows", "Certain")  # it does not
+    visitor.menu("Takeaways")
+    text = visitor.save("Your record (Markdown)", tmp_path).read_text()
+    assert text.startswith("# ")
+    (row,) = [line for line in text.splitlines() if "It grows" in line]
+    assert "certain" in row.lower()
+    assert "0 of 1" in text
+
+
 def test_the_table_of_a_csv_opens_anywhere(visit, tmp_path):
     """Plain commas and one header: pandas by itself reads as many rows as there are records."""
     saved = visit(f"/measure?{LINK}").save("The readings (CSV)", tmp_path)
