@@ -141,13 +141,17 @@ def _layer(spec: NetworkSpec, index: int, generator: torch.Generator) -> nn.Sequ
 def undrawn_linear(fan_in: int, fan_out: int, *, bias: bool = True) -> nn.Linear:
     """A float32 linear map whose weights are memory as it was found, to be filled.
 
-    `nn.Linear` itself would draw from the global generator, which all threads of a Streamlit server share, and PyTorch's
-    `skip_init` takes twice as long and imports a symbolic algebra package.
+    `nn.Linear` itself would draw from the global generator, which all threads of a Streamlit server share; by way of the
+    meta device, as PyTorch's `skip_init` does it, to build a network takes longer than to run it.
     """
-    linear = nn.Linear(fan_in, fan_out, bias=bias, dtype=torch.float32, device="meta")
-    for name, parameter in list(linear.named_parameters()):
-        setattr(linear, name, nn.Parameter(torch.empty(parameter.shape, dtype=torch.float32)))
+    linear: nn.Linear = _Undrawn(fan_in, fan_out, bias=bias, dtype=torch.float32, device="cpu")
+    linear.__class__ = nn.Linear  # which it is in all but how it was made
     return linear
+
+
+class _Undrawn(nn.Linear):
+    def reset_parameters(self) -> None:
+        """Leave the weights as they are."""
 
 
 def build_network(spec: ExperimentSpec | NetworkSpec, seed: int | None = None) -> DeepNetwork:
