@@ -32,18 +32,35 @@ MARKS = {Status.ALL_ZERO: "zero", Status.NON_FINITE: "non-finite"}
 """Readings that a logarithmic axis cannot show; every other status without statistics is "missing"."""
 
 
-def backward_trail(result: ExperimentResult, quantity: Quantity = Quantity.WEIGHTS) -> pandas.DataFrame:
-    """One row per layer, the first arrival first: `step` (from 1), `layer`, `reading`, `ratio`, `mark`, `status`.
+def in_order_of_arrival(
+    result: ExperimentResult, quantity: Quantity = Quantity.WEIGHTS
+) -> list[OutputGradient | ParameterGradient]:
+    """The record of every layer, the first arrival first.
 
-    `reading` is the mean absolute gradient, `ratio` the reading over the one before it, both NaN where there is none.
-    `mark` is "" for a reading above zero, else zero, missing or non-finite.
+    Where nothing arrived there is no such order: such a layer keeps its place in the printed list, turned round.
     """
     of_weights = quantity is Quantity.WEIGHTS
     records: list[OutputGradient | ParameterGradient] = [*(result.linear_weights if of_weights else result.linear_outputs)]
-    # Where nothing arrived there is no order of arrival: such a layer keeps its place in the printed list, turned round.
-    records = list(reversed(records))
+    records.reverse()
     records.sort(key=lambda record: math.inf if record.backward_index is None else record.backward_index)
-    values = [_reading(record) for record in records]
+    return records
+
+
+def reading_and_mark(record: OutputGradient | ParameterGradient) -> tuple[float, str]:
+    """The mean absolute gradient, NaN where there is none, and "" for one above zero, else zero, missing or non-finite."""
+    statistics = record.statistics
+    value = math.nan if statistics is None or statistics.nonfinite_count else statistics.mean_abs
+    return value, "" if value > 0 else MARKS.get(record.status, "missing")
+
+
+def backward_trail(result: ExperimentResult, quantity: Quantity = Quantity.WEIGHTS) -> pandas.DataFrame:
+    """One row per layer, the first arrival first: `step` (from 1), `layer`, `reading`, `ratio`, `mark`, `status`.
+
+    `ratio` is the reading over the one before it, NaN where there is none; `reading` and `mark` are those of
+    `reading_and_mark`.
+    """
+    records = in_order_of_arrival(result, quantity)
+    values, marks = zip(*map(reading_and_mark, records), strict=True)
     before = [math.nan, *values[:-1]]
     return pandas.DataFrame(
         {
@@ -52,14 +69,7 @@ def backward_trail(result: ExperimentResult, quantity: Quantity = Quantity.WEIGH
             "name": [record.parameter if isinstance(record, ParameterGradient) else record.layer for record in records],
             "reading": values,
             "ratio": [now / last if now > 0 and last > 0 else math.nan for now, last in zip(values, before, strict=True)],
-            "mark": [
-                "" if value > 0 else MARKS.get(record.status, "missing") for value, record in zip(values, records, strict=True)
-            ],
+            "mark": marks,
             "status": [str(record.status) for record in records],
         }
     )
-
-
-def _reading(record: OutputGradient | ParameterGradient) -> float:
-    statistics = record.statistics
-    return math.nan if statistics is None or statistics.nonfinite_count else statistics.mean_abs

@@ -11,7 +11,7 @@ from itertools import pairwise
 from gradlab.diagnosis import Diagnosis, Verdict, diagnose, per_layer_factor
 from gradlab.experiment import ExperimentResult
 from gradlab.text import short_number
-from gradlab.trail import Quantity, backward_trail
+from gradlab.trail import Quantity, in_order_of_arrival, reading_and_mark
 
 NOUNS = {Quantity.WEIGHTS: "weight gradient", Quantity.OUTPUTS: "output gradient"}
 
@@ -49,9 +49,11 @@ class Reading:
 
 def readings(result: ExperimentResult, quantity: Quantity = Quantity.WEIGHTS) -> tuple[Reading, ...]:
     """One reading per layer in order of arrival: the output end first."""
-    trail = backward_trail(result, quantity)
-    rows = zip(trail["layer"], trail["reading"], trail["mark"], strict=True)
-    return tuple(Reading(layer=layer, value=float(value), mark=mark) for layer, value, mark in rows)
+    found = []
+    for record in in_order_of_arrival(result, quantity):
+        value, mark = reading_and_mark(record)
+        found.append(Reading(layer=layer_of(record.layer), value=value, mark=mark))
+    return tuple(found)
 
 
 def diagnosis_of(result: ExperimentResult, quantity: Quantity = Quantity.WEIGHTS) -> Diagnosis:
