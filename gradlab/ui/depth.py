@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import pandas
@@ -18,6 +19,7 @@ from gradlab.ui import ensembles, panels, state
 from gradlab.ui.cache import Picture, kept, picture_of, shared
 from gradlab.ui.ensembles import Measured
 from gradlab.ui.links import VIEWS
+from gradlab.ui.turns import taking_turns
 
 KEY = "depth_factors"
 WIDE = "64x21"
@@ -49,7 +51,8 @@ def at_sizes(spec: ExperimentSpec, option: str) -> ExperimentSpec:
 
 @shared(max_entries=500)
 def _predicted(spec: ExperimentSpec) -> FactorPrediction:
-    return predict_factor(spec)
+    with taking_turns(math.inf):  # hundreds of small steps, each of which waits for whoever else has the interpreter
+        return predict_factor(spec)
 
 
 def predicted(spec: ExperimentSpec) -> FactorPrediction:

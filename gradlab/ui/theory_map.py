@@ -43,7 +43,8 @@ def theory_map(activation: Activation, sigma_b: float) -> FactorMap:
 @kept(max_entries=100)
 def step_of(activation: Activation, sigma_b: float) -> float:
     """From one σ_w of the map to the next: so that the critical one is on it, if it is anywhere near."""
-    critical = critical_point(activation, sigma_b)
+    with taking_turns(math.inf):
+        critical = critical_point(activation, sigma_b)
     return 0.1 if critical is None or critical.sigma_w < 3 else 0.5
 
 
