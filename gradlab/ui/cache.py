@@ -252,8 +252,9 @@ def published_verdicts(spec: ExperimentSpec, power: int) -> tuple[RuleVerdict, .
 @kept(max_entries=200)
 def published_words(spec: ExperimentSpec) -> dict[str, tuple[str, ...]]:
     """Title of a rule set -> its verdict at each of `LOSS_POWERS`."""
+    result = measured(spec)
     with taking_turns(len(LOSS_POWERS) * products_of(spec)):
-        table = flips(measured(spec), [10.0**power for power in LOSS_POWERS])
+        table = flips(result, [10.0**power for power in LOSS_POWERS])
     published = table[table["rule_set"].isin(list(RULE_SETS))]
     return {row[1]: tuple(row[2:-1]) for row in published.itertuples(index=False)}
 

@@ -36,8 +36,9 @@ _SAID = "depth_said"
 @kept(max_entries=100)
 def theory_map(activation: Activation, sigma_b: float) -> FactorMap:
     """Theory over the σ_w from a step to `COLUMNS` steps, and over `DEPTHS`."""
+    weights = sigma_ws(step_of(activation, sigma_b))
     with taking_turns(math.inf):
-        return map_of(activation, sigma_ws(step_of(activation, sigma_b)), DEPTHS, sigma_b)
+        return map_of(activation, weights, DEPTHS, sigma_b)
 
 
 @kept(max_entries=100)

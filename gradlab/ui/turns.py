@@ -40,7 +40,10 @@ def step_aside() -> None:
 
 @contextlib.contextmanager
 def taking_turns(products: float) -> Iterator[None]:
-    """Heavy work waits for other heavy work: however many ask for the largest network, one core stays for everybody else."""
+    """Heavy work waits for other heavy work: however many ask for the largest network, one core stays for everybody else.
+
+    Inside, nothing may be asked of a cache: somebody may hold its lock who waits for this turn to end.
+    """
     if products <= LIGHT_PRODUCTS:
         yield
     else:
