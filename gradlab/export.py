@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import os
 import re
 from collections.abc import Callable
@@ -10,9 +11,9 @@ from typing import IO
 import pandas
 
 from gradlab.experiment import ExperimentResult
-from gradlab.tables import tidy_table
+from gradlab.tables import as_read, tidy_table
 
-NAMES = ("layer", "parameter", "output")
+NAMES = ("layer", "parameter", "output", "module_type")
 FORMULA = re.compile(r"'*[=+\-@\t\r]")
 """Text that a spreadsheet would run as a formula, guarded before or not."""
 
@@ -23,16 +24,20 @@ def to_csv(result: ExperimentResult | pandas.DataFrame) -> str:
     Text that a spreadsheet would take for a formula is preceded by an apostrophe; `read_csv` takes it off again.
     """
     table = result if isinstance(result, pandas.DataFrame) else tidy_table(result)
-    return str(_each_text(table, _guarded).to_csv(index=False, lineterminator="\n"))
+    guarded = _each_text(table, _guarded)
+    text = str(guarded.to_csv(index=False, lineterminator="\n"))
+    if "\r" in text:  # not every Python quotes a lone one, and unquoted it ends the line
+        text = str(guarded.to_csv(index=False, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC))
+    return text
 
 
 def read_csv(source: str | os.PathLike[str] | IO[str]) -> pandas.DataFrame:
     """The data frame that `to_csv` wrote, to the last bit. `source` is a path or an open file."""
-    # Layers may be named 0, 1, 2 and the model itself "": names are text all the same.
+    # Layers may be named 0, 1, 2, the model itself "", a class True or Inf: names are text all the same.
     table = pandas.read_csv(source, keep_default_na=False, na_values=[""], dtype=dict.fromkeys(NAMES, "str"))
     if "layer" in table:
         table["layer"] = table["layer"].fillna("")
-    return _each_text(table, _unguarded)
+    return as_read(_each_text(table, _unguarded))
 
 
 def _each_text(table: pandas.DataFrame, change: Callable[[object], object]) -> pandas.DataFrame:
