@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, NamedTuple, Self, SupportsFloat
 
@@ -11,7 +13,9 @@ import pandas
 import torch
 import torch.distributed as distributed
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
+from gradlab.capture import engine
 from gradlab.capture.capture import GradientCapture
 from gradlab.capture.layers import Selection
 from gradlab.capture.passes import Pass
@@ -37,8 +41,13 @@ def watch(
             train(model, optimizer)
         history.table()
 
-    A step is one call of `optimizer.step()`, with as many backward passes as it accumulates; without an optimiser it is
-    one backward pass. With an optimiser the table also holds the ratio of each parameter's update to the parameter.
+    A step is one call of `optimizer.step()`, with as many backward passes as it accumulates or its closure makes; without
+    an optimiser it is one backward pass. A step without a backward pass of its own has no rows.
+
+    With an optimiser the table also holds the ratio of each parameter's update to the parameter before it (L2 norms), in
+    the rows of the step's last backward pass. It is NaN in those before, and where there is none: the parameter had no
+    gradient or is not the optimiser's, was all zero before, or not finite before or after.
+
     `layers` and `loss_scale` are as in `capture_gradients`. The latest `keep_rows` rows are kept. Steps in between cost
     little more than a Python call per layer.
     """
@@ -87,9 +96,10 @@ class GradientHistory:
         self._blocks: deque[list[Row]] = deque()
         self._rows = 0
         self._before: dict[nn.Parameter, Tensor] = {}
-        self._handles: list[Any] = []
+        self._inside: list[dict[str, float]] = []
+        """The updates of steps that were made inside the backward pass that is running."""
+        self._open = ExitStack()
         self._parallel = isinstance(model, nn.parallel.DistributedDataParallel)
-        self._names = {parameter: name for name, parameter in model.named_parameters()}
         self._capture = GradientCapture(
             model,
             CaptureMethod.TENSOR_HOOKS,
@@ -102,19 +112,24 @@ class GradientHistory:
         )
 
     def __enter__(self) -> Self:
-        self._capture.__enter__()
-        if self._optimizer is not None:
-            self._handles = [
-                self._optimizer.register_step_pre_hook(self._before_update),
-                self._optimizer.register_step_post_hook(self._after_update),
-            ]
+        with ExitStack() as opened:  # closes again what is open when the next fails to
+            opened.enter_context(self._capture)
+            if self._optimizer is not None:
+                try:
+                    opened.callback(self._optimizer.register_step_pre_hook(self._before_update).remove)
+                    opened.callback(self._optimizer.register_step_post_hook(self._after_update).remove)
+                except AttributeError as error:
+                    raise CaptureError(
+                        f"optimizer: a {type(self._optimizer).__name__} takes no step hooks; a torch.optim.Optimizer is needed,"
+                        " of a wrapper the one inside"
+                    ) from error
+            self._open = opened.pop_all()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        for handle in self._handles:
-            handle.remove()
-        self._handles.clear()
-        self._capture.__exit__(kind, error, trace)
+        self._optimizer = None
+        self._before.clear()
+        self._open.__exit__(kind, error, trace)
 
     def table(self) -> pandas.DataFrame:
         """One row per reading: step, backward pass within the step, what was read, statistics, update ratio.
@@ -150,10 +165,14 @@ class GradientHistory:
             self._rows += len(block)
             while self._rows > self._keep_rows and len(self._blocks) > 1:
                 self._rows -= len(self._blocks.popleft())
+        if finished.inner:  # part of the pass that differentiates it again
+            return
+        self._backward += 1
         if self._optimizer is None:
-            self.step += not finished.inner
-        else:
-            self._backward += 1
+            self._end_step({})
+        for ratios in self._inside:
+            self._end_step(ratios)
+        self._inside.clear()
 
     def _output_row(self, record: OutputGradient) -> Row:
         return Row(
@@ -167,26 +186,48 @@ class GradientHistory:
             record.shape, record.status, record.note, record.statistics,
         )  # fmt: skip
 
-    def _before_update(self, *_: object) -> None:
+    def _before_update(self, _: object, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
+        self._before.clear()  # of a step that an error ended
         if self._wanted():
-            updated = (p for group in self._optimizer_groups() for p in group["params"] if p in self._names)
-            self._before = {p: p.detach().clone() for p in updated if p.grad is not None}
+            has_closure = len(arguments) > 1 or "closure" in keywords  # then the gradients are not there yet
+            self._before = {
+                parameter: parameter.detach().clone()
+                for group in self._optimizer_groups()
+                for parameter in group["params"]
+                if (has_closure or parameter.grad is not None) and not is_lazy(parameter)
+            }
 
     def _after_update(self, *_: object) -> None:
         ratios = {}
-        for parameter, before in self._before.items():
-            size = measure(before).norm
-            ratios[self._names[parameter]] = measure(parameter.detach() - before).norm / size if size else float("nan")
-        if ratios and self._blocks:
+        if self._before:
+            for name, parameter in self._capture.current_parameters():
+                before = self._before.get(parameter)
+                if before is not None and parameter.grad is not None:
+                    ratios[name] = _update_ratio(before, parameter.detach())
+            self._before.clear()
+        if engine.current_task() == engine.NO_TASK:
+            self._end_step(ratios)
+        else:  # inside the backward, which is not taken yet
+            self._inside.append(ratios)
+
+    def _end_step(self, ratios: dict[str, float]) -> None:
+        if ratios and self._blocks and self._blocks[-1][0].step == self.step:
             self._blocks[-1] = [
                 row._replace(update_ratio=ratios.get(row.parameter)) if row.parameter else row for row in self._blocks[-1]
             ]
-        self._before.clear()
         self.step += 1
         self._backward = 0
+        self._capture.begin_step()
 
     def _optimizer_groups(self) -> list[dict[str, Any]]:
         return [] if self._optimizer is None else self._optimizer.param_groups
+
+
+def _update_ratio(before: Tensor, after: Tensor) -> float:
+    size, update = measure(before), measure(after - before)
+    if not size.norm or size.nonfinite_count or update.nonfinite_count:
+        return math.nan
+    return update.norm / size.norm
 
 
 def _whole_batch(parts: Iterable[list[Row]]) -> list[Row]:

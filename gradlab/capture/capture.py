@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, SupportsFloat
@@ -189,6 +189,17 @@ class GradientCapture:
         finished = self._recorder.passes
         self._converted = {id(p): self._converted.get(id(p)) or (p, self._convert(p)) for p in finished}
         return tuple(self._converted[id(p)][1] for p in finished)
+
+    def current_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
+        """Every watched parameter under each of its names, as it is now; none once the block has ended."""
+        for parameter in () if self._recorder is None else self._recorder.parameters:
+            if (current := parameter.current) is not None:
+                yield from ((name, current) for name, _, _ in parameter.names)
+
+    def begin_step(self) -> None:
+        """Have `wanted` asked anew before what comes next: its answer may have changed."""
+        if self._recorder is not None:
+            self._recorder.between_rounds = True
 
     def _convert(self, finished: Pass) -> BackwardPass:
         assert self._recorder is not None

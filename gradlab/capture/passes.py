@@ -53,6 +53,8 @@ class Pass(Measurements["Output | Parameter"]):
         self.wanted = wanted
         self.thread = threading.get_ident()
         self.inner = inner
+        self.unwatched = False
+        """Whether it is wanted, and the forward calls before it were not."""
         self.joined = False
         """Whether a backward inside this one is part of it, so that an owner may have received several parts."""
         self.scale = 1.0

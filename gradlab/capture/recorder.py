@@ -132,6 +132,7 @@ class Recorder(ForwardRecorder):
             finished.drop_gradients()
         finished.scale = self._loss_scale()
         finished.replays.clear()
+        finished.unwatched = finished.wanted and not self.round.wanted
         rounds = list(map(_round_of, finished.arrived))
         finished.rounds = self._reached({*rounds, *map(_round_of, finished.withheld)})
         finished.outputs = list(chain.from_iterable([each.outputs for each in finished.rounds]))
@@ -145,7 +146,7 @@ class Recorder(ForwardRecorder):
             self._settle_inner(finished)
             if finished.wanted:
                 self._passes.append(finished)
-        if finished.wanted:
+        if finished.wanted and not finished.unwatched:
             self._warn_about_unseen(finished)
         if self.when_finished is not None:
             self.when_finished(finished)

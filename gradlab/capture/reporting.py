@@ -14,6 +14,7 @@ from gradlab.capture.watched import UNKNOWN, Layer, Output, Parameter
 from gradlab.statistics import GradientStatistics, scaled
 
 FROZEN = "frozen: requires_grad is False"
+UNWATCHED = "its forward ran in a step that is not watched"
 
 
 def output_records(finished: Pass, layers: Sequence[Layer], keep_gradients: bool) -> list[OutputGradient]:
@@ -48,7 +49,8 @@ def output_records(finished: Pass, layers: Sequence[Layer], keep_gradients: bool
                 gradient=gradient if keep_gradients else None,
             )
         )
-    return records + [_never_called(layer) for layer in layers if not calls[layer.place]]
+    unwatched = UNWATCHED if finished.unwatched else ""
+    return records + [_never_called(layer, layer.hidden or unwatched) for layer in layers if not calls[layer.place]]
 
 
 def parameter_records(finished: Pass, parameters: Sequence[Parameter], keep_gradients: bool) -> list[ParameterGradient]:
@@ -109,7 +111,7 @@ def _unscaled(gradient: Tensor, scale: float) -> Tensor:
     return wide / scale
 
 
-def _never_called(layer: Layer) -> OutputGradient:
+def _never_called(layer: Layer, why_unseen: str) -> OutputGradient:
     return OutputGradient(
         layer=layer.name,
         call=0,
@@ -119,8 +121,8 @@ def _never_called(layer: Layer) -> OutputGradient:
         dtype=None,
         forward_index=None,
         backward_index=None,
-        status=Status.UNSUPPORTED if layer.hidden else Status.NEVER_CALLED,
-        note=layer.hidden,
+        status=Status.UNSUPPORTED if why_unseen else Status.NEVER_CALLED,
+        note=why_unseen,
         statistics=None,
     )
 
