@@ -26,7 +26,8 @@ from truth import (
     statuses,
 )
 
-from gradlab import CaptureError, capture_gradients
+from gradlab import CaptureError, CaptureWarning, capture_gradients
+from gradlab.capture.layers import DEEPEST, MOST_VALUES, tensors_in
 
 Pair = namedtuple("Pair", "mean spread")
 
@@ -77,6 +78,9 @@ PACKINGS = {
     "object": (lambda a, b: SimpleNamespace(loss=a, logits=b), lambda p: (p.loss, p.logits), ("loss", "logits")),
     "object with slots": (lambda a, b: (Slots(a), Slots(b)), lambda p: (p[0].value, p[1].value), ("0.value", "1.value")),
     "deque": (lambda a, b: deque([a, b]), lambda p: p, ("0", "1")),
+    "keys that read alike": (lambda a, b: {1: a, "1": b}, lambda p: (p[1], p["1"]), ("1", "1 (2)")),
+    "a key without a name": (lambda a, b: {"": a, 0: b}, lambda p: (p[""], p[0]), ("0", "0 (2)")),
+    "keys with dots": (lambda a, b: {"x": {"y": a}, "x.y": b}, lambda p: (p["x"]["y"], p["x.y"]), ("x.y", "x.y (2)")),
 }  # fmt: skip
 
 each_packing = pytest.mark.parametrize(("pack", "unpack", "paths"), PACKINGS.values(), ids=PACKINGS)
@@ -221,3 +225,71 @@ def test_looking_into_an_output_does_not_use_it_up():
     model = seeded(Lazy)
     done = captured(model, lambda m: sum(part.sum() for part in m(batch(4, 3))).backward(), layers="all").passes[0]
     assert torch.equal(readings(done)["linear", 0, "0"].gradient, torch.ones(4, 2, dtype=torch.float64))
+
+
+class Node:
+    """An object that refers to others of its kind."""
+
+    def __init__(self, value, others=()):
+        self.value, self.others = value, others
+
+
+def chain(a, b):
+    node = Node(b)
+    for _ in range(200):
+        node = Node(None, [node])
+    return Node(a, [node])
+
+
+def mesh(a, b):
+    nodes = [Node(a), *(Node(None) for _ in range(30)), Node(b)]
+    for node in nodes:
+        node.others = nodes
+    return nodes[0]
+
+
+def numbers(a, b):
+    return Node(a, [range(10**12), bytearray(10**6), list(range(1000)), b])
+
+
+@each_method
+@pytest.mark.parametrize("build", [chain, mesh, numbers])
+def test_an_object_is_searched_once_however_it_is_reached(build, method):
+    model, x, trace = seeded(lambda: Wrap(build)), batch(4, 3), Trace()
+    a, b = trace.linear("a", model.a, x), trace.linear("b", model.b, x)
+    expected = trace.gradients((a * 3 + b * b).sum())
+
+    def run(model):
+        (_, first), (_, second) = tensors_in(model(x))
+        (first * 3 + second * second).sum().backward()
+
+    capture = captured(model, run, method, layers="all")
+    assert (capture is None) == (method == "full_backward_hooks")
+    if capture is not None:
+        found = readings(capture.passes[0])
+        first, second = (output for layer, _, output in found if layer == "")
+        assert_outputs(
+            capture.passes[0],
+            expected | {("", 0, first): expected["a", 0, "0"], ("", 0, second): expected["b", 0, "0"]},
+            method,
+        )
+        assert len(found) == 4
+
+
+def longer(a, b):
+    node = Node(b)
+    for _ in range(DEEPEST):
+        node = Node(None, [node])
+    return Node(a, [node])
+
+
+def many(a, b):
+    return Node(a, [list(range(MOST_VALUES)), b])
+
+
+@pytest.mark.parametrize("build", [longer, many])
+def test_what_is_too_large_to_search_is_named(build):
+    model, x = seeded(lambda: Wrap(build)), batch(4, 3)
+    with pytest.warns(CaptureWarning, match=r"layer '': the Node it returned holds more than 1.*return them in a smaller"):
+        capture = captured(model, lambda model: model(x).value.sum().backward(), layers=["", "a"])
+    assert statuses(capture.passes[0]) == {("", 0, "value"): "ok", ("a", 0, "0"): "ok"}

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from gradlab.capture import engine
-from gradlab.capture.layers import tensors_in
+from gradlab.capture.layers import search, tensors_in
 from gradlab.capture.passes import Pass, Round
 from gradlab.capture.watched import Layer, Output
 from gradlab.capture.watcher import Watcher
@@ -46,6 +46,10 @@ class ForwardRecorder(ABC):
     @abstractmethod
     def drop_interrupted(self, depth: int) -> None:
         """Forget passes of this thread that an exception ended: one as deep as this call cannot be under way."""
+
+    @abstractmethod
+    def warn_once(self, key: str, message: str) -> None:
+        """Give this warning unless one with this key was given."""
 
     def open_round(self) -> None:
         """Begin to count calls anew, unless the round before is still waiting for its backward."""
@@ -84,10 +88,16 @@ class ForwardRecorder(ABC):
     def await_parts(self, layer: Layer, returned: object) -> None:
         """Take note of every tensor in what a layer has returned."""
         self.watcher.check(layer, returned)
-        parts = list(tensors_in(returned))
-        for path, tensor in parts:
+        tensors, left_out = search(returned)
+        for path, tensor in tensors:
             self.await_gradient(layer, path, tensor)
-        if not parts:
+        if left_out:
+            self.warn_once(
+                f"search {layer.name}",
+                f"layer {layer.name!r}: the {type(returned).__name__} it returned holds {left_out}; tensors beyond them were"
+                " not looked for and have no record: return them in a smaller object",
+            )
+        if not tensors:
             self.note_unmeasurable(layer, f"no tensor was found in the {type(returned).__name__} it returned")
 
     def note_unmeasurable(self, layer: Layer, note: str) -> None:
