@@ -64,8 +64,9 @@ def capture_gradients(
     (None: all). With `keep_gradients` the records hold copies of the gradients. `loss_scale` is what the loss was
     multiplied by (a number, or a function such as `scaler.get_scale`); readings are divided by it.
 
-    Nothing is attached before the block begins, and nothing is left when it ends. Raises CaptureError for an unknown
-    method or layer, and where a method cannot give a right number.
+    Nothing is attached before the block begins, and nothing is left when it ends. Inside it the model cannot be compiled
+    with fullgraph=True nor be scripted, as the hooks run outside such code; fake tensors have no numbers. Raises
+    CaptureError for an unknown method or layer, and where a method cannot give a right number.
     """
     return GradientCapture(model, method, layers, keep_passes, keep_gradients, loss_scale)
 
@@ -152,6 +153,8 @@ class GradientCapture:
             raise explanation from error
         if isinstance(error, RuntimeError) and "does not require grad" in str(error):
             error.add_note(f"gradlab: {diagnosis}")
+        elif engine.is_from_compiler(error):
+            error.add_note(f"gradlab: {engine.FULLGRAPH}")
 
     def _detach(self) -> None:
         for hooks, hook in self._attached:

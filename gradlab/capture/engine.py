@@ -80,6 +80,22 @@ def is_wrapped(tensor: torch.Tensor) -> bool:
     return bool(_is_wrapped(tensor) or _is_batched(tensor))
 
 
+def is_foreign(tensor: torch.Tensor) -> bool:
+    """Whether the tensor is of a class of its own that stands for other values than PyTorch sees in it, if for any."""
+    return type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__ and not tensor.is_nested
+
+
+FULLGRAPH = (
+    "gradlab is capturing the model's gradients, with hooks that run outside compiled code: no fullgraph=True in the with"
+    " block; without it, or with the model that is not compiled, the capture works"
+)
+
+
+def is_from_compiler(error: BaseException) -> bool:
+    """Whether torch.compile refused to compile something."""
+    return type(error).__module__ == "torch._dynamo.exc"
+
+
 def untraced_call() -> Callable[..., None] | None:
     """A function that calls its first argument with the others, and that torch.compile calls instead of tracing into it.
 
@@ -92,7 +108,7 @@ def untraced_call() -> Callable[..., None] | None:
 
 @cache
 def _disabled(disable: Callable[..., Callable[..., None]]) -> Callable[..., None]:
-    return disable(_call)
+    return disable(_call, reason=FULLGRAPH)
 
 
 def _call(hook: Callable[..., None], *arguments: object) -> None:

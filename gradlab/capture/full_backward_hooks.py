@@ -29,6 +29,7 @@ NOT_THE_OUTPUT = (
     "the full backward hook reports another gradient than that of what the layer's forward returned: another hook replaces"
     " the output, the layer returns its own input, or the gradient is differentiated again; use tensor_hooks"
 )
+NOT_COMPARED = "whether the hook reports the gradient of what the layer's forward returned cannot be told; use tensor_hooks"
 
 
 class FullBackwardHooks:
@@ -100,6 +101,8 @@ class FullBackwardHooks:
                 finished.withheld[output] = WHICH_CALL
             elif len(reports) != 1 or (gradient := reports[0][int(output.path)]) is None:
                 finished.withheld[output] = NOT_FIRED
+            elif engine.is_foreign(gradient):
+                finished.withheld[output] = f"it is a {type(gradient).__name__}: {NOT_COMPARED}"
             elif not _same(gradient, self._raw[output]):
                 finished.withheld[output] = NOT_THE_OUTPUT
             else:

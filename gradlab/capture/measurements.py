@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch import Tensor
 
-from gradlab.capture.engine import is_wrapped
+from gradlab.capture.engine import is_foreign, is_wrapped
 from gradlab.statistics import GradientStatistics, measure, measure_few
 from gradlab.statistics.quick import Batch, Slabs, measure_long, slab_for
 
@@ -67,7 +67,7 @@ class Measurements(Generic[Owner]):
                     self._measured[len(arrived)] = slab.measured(numbers.reshape(-1))
                 else:  # reshape would copy all of it at once
                     raise LookupError
-            elif gradient.is_cpu:
+            elif gradient.is_cpu and type(gradient) is Tensor:
                 self._few.append((len(arrived), gradient.tolist()))
                 if len(self._few) == FEW_AT_ONCE:
                     self._measure_few()
@@ -97,11 +97,19 @@ class Measurements(Generic[Owner]):
             self.withheld[owner] = BATCHED
             return
         gradient = gradient.detach()  # create_graph=True: a number needs no graph
-        if gradient.is_cpu and gradient.numel():
-            with torch.no_grad():
-                found = measure_long(gradient, self._slabs)
-        else:
-            found = measure(gradient)
+        try:
+            if gradient.is_cpu and gradient.numel():
+                with torch.no_grad():
+                    found = measure_long(gradient, self._slabs)
+            else:
+                found = measure(gradient)
+        except Exception as error:
+            if not is_foreign(gradient):
+                raise
+            # A fake tensor, for one, has no values; the backward of whoever uses such tensors goes on all the same.
+            why = str(error).partition("\n")[0]
+            self.withheld[owner] = f"its gradient is a {type(gradient).__name__}, which cannot be measured: {why}"
+            return
         self._measured[len(self.arrived)] = found
         self.arrived.append(owner)
         if self._keep_gradients:

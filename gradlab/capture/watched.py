@@ -35,6 +35,14 @@ class Inert:
     __slots__ = ()
     __torch_unserializable__ = True  # or torch warns that a leaf tensor's hook is not saved with it
 
+    @property
+    def __name__(self) -> str:
+        """None, as any instance; torch.jit.script asks for it, as it would compile the hooks with their module."""
+        raise AttributeError(
+            "gradlab is capturing the model's gradients with hooks that torch.jit.script cannot compile: script the model"
+            " before or after the with block"
+        )
+
     def __reduce__(self) -> tuple[Any, ...]:
         return getattr, (contextlib.nullcontext(), "__exit__")
 
