@@ -194,7 +194,7 @@ class GradientHistory:
                 parameter: parameter.detach().clone()
                 for group in self._optimizer_groups()
                 for parameter in group["params"]
-                if (has_closure or parameter.grad is not None) and not is_lazy(parameter)
+                if (has_closure or parameter.grad is not None) and not is_lazy(parameter) and not engine.is_foreign(parameter)
             }
 
     def _after_update(self, *_: object) -> None:
@@ -243,7 +243,12 @@ def _whole_batch(parts: Iterable[list[Row]]) -> list[Row]:
         for row in rows:
             key = (row.step, row.backward, row.role, row.layer, row.parameter, row.call, row.output)
             gathered.setdefault(key, []).append(row)
-    return [rows[0] if rows[0].role != "output" else _joined(rows, len(parts)) for rows in gathered.values()]
+    return [_measured(rows) if rows[0].role != "output" else _joined(rows, len(parts)) for rows in gathered.values()]
+
+
+def _measured(rows: list[Row]) -> Row:
+    """One that has the average: a process that does not use the parameter has none, though its `.grad` receives it."""
+    return next((row for row in rows if row.statistics is not None), rows[0])
 
 
 def _joined(rows: list[Row], processes: int) -> Row:

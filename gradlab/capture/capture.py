@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self, SupportsFloat
 from torch import nn
 
 from gradlab.capture import engine
+from gradlab.capture.averages import Averages
 from gradlab.capture.full_backward_hooks import FullBackwardHooks
 from gradlab.capture.layers import Selection, Survey
 from gradlab.capture.passes import Pass
@@ -123,8 +124,9 @@ class GradientCapture:
                 keep_gradients=self._keep_gradients,
                 loss_scale=self._loss_scale,
                 wanted=self._wanted,
-                averages=_exchange(self._model),
+                averages=Averages(averaging) if (averaging := survey.averaging()) else None,
             )
+            recorder.withhold_sharded(survey.sharded())
             recorder.when_finished = self._when_finished
             recorder.watcher = CAPTURE_METHODS[self._method].build(recorder, modules)
             call = engine.untraced_call()
@@ -223,13 +225,6 @@ class GradientCapture:
         if not self.passes:
             raise CaptureError(f"no backward pass was recorded: {self._why_nothing()}")
         return self.passes[-1]
-
-
-def _exchange(model: nn.Module) -> Callable[[], bool] | None:
-    """For a model whose gradients are averaged over processes: whether they are in the pass at hand."""
-    if not isinstance(model, nn.parallel.DistributedDataParallel):
-        return None
-    return lambda: bool(model.require_backward_grad_sync)
 
 
 def _positive(loss_scale: SupportsFloat | Callable[[], SupportsFloat]) -> float:

@@ -85,6 +85,11 @@ def is_foreign(tensor: torch.Tensor) -> bool:
     return type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__ and not tensor.is_nested
 
 
+def is_sharded(tensor: torch.Tensor) -> bool:
+    """Whether the tensor is spread over processes, so that to look at it is to talk to them."""
+    return isinstance(tensor, getattr(sys.modules.get("torch.distributed.tensor"), "DTensor", ()))
+
+
 FULLGRAPH = (
     "gradlab is capturing the model's gradients, with hooks that run outside compiled code: no fullgraph=True in the with"
     " block; without it, or with the model that is not compiled, the capture works"

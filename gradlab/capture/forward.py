@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from gradlab.capture import engine
+from gradlab.capture.averages import Averages, running_wrapper
 from gradlab.capture.layers import search, tensors_in
 from gradlab.capture.passes import Pass, Round
 from gradlab.capture.watched import Layer, Output
@@ -33,8 +34,8 @@ class ForwardRecorder(ABC):
         self.between_rounds = True
         self.running: tuple[int, Pass | None] = (engine.NO_TASK, None)
         """The backward call seen last, and its pass."""
-        self.averages: Callable[[], bool] | None = None
-        """Whether the processes exchange gradients in the pass at hand; None where there is one process."""
+        self.averages: Averages | None = None
+        """Which parameters' gradients are averaged over processes; None where none are."""
         self.watcher: Watcher
         self._earlier_rounds: list[Round] = []
         self._checkpoints: WeakKeyDictionary[object, list[Output]] = WeakKeyDictionary()
@@ -61,6 +62,8 @@ class ForwardRecorder(ABC):
             self.round = Round(self.round.number + 1, wanted=True)
         self.round.wanted = self.wanted()
         self.between_rounds = False
+        if (around := running_wrapper()) is not None:
+            self.averages = Averages([around]) if self.averages is None else self.averages.joined_by(around)
 
     @staticmethod
     def _still_reachable(earlier: Round) -> bool:

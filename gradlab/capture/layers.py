@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import count
@@ -12,6 +13,7 @@ from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 from torch.nn.utils.parametrize import ParametrizationList, is_parametrized
 
 from gradlab.errors import CaptureError, listed
@@ -29,7 +31,7 @@ class Survey:
         self.named: dict[str, nn.Module] = {}
         """In the order of `model.named_modules(remove_duplicate=False)`."""
         self._walk("", model)
-        has_forward = {kind: _has_forward(kind) for kind in set(map(type, self.named.values()))}
+        self._kinds = has_forward = {kind: _has_forward(kind) for kind in set(map(type, self.named.values()))}
         self._can_be_called = {
             id(module) for module in self.named.values() if has_forward[type(module)] or "forward" in vars(module)
         }
@@ -97,6 +99,22 @@ class Survey:
                 if compiled and not wrapper:
                     hidden[name] = COMPILED
         return hidden
+
+    def averaging(self) -> list[DistributedDataParallel]:
+        """The modules that average gradients over processes."""
+        return list(self._of_kind(DistributedDataParallel))
+
+    def sharded(self) -> list[str]:
+        """The names of the modules that keep only a share of their parameters in each process."""
+        fsdp = sys.modules.get("torch.distributed.fsdp")  # which another thread may be loading at this moment
+        kinds = tuple(kind for name in ("FSDPModule", "FullyShardedDataParallel") if (kind := getattr(fsdp, name, None)))
+        sharding = list(self._of_kind(kinds))
+        return [name for name, module in self.named.items() if any(module is each for each in sharding)]
+
+    def _of_kind(self, kind: Any) -> Iterator[Any]:
+        kinds = {each for each in self._kinds if issubclass(each, kind)}
+        if kinds:  # seldom: no question to every module
+            yield from (module for module in self.named.values() if type(module) in kinds)
 
     def parameters(self, layers: Iterable[str] | None) -> list[NamedParameter]:
         """Every parameter inside these layers (None: of the whole model) under all its names there."""

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch import Tensor
 
-from gradlab.capture.engine import is_foreign, is_wrapped
+from gradlab.capture.engine import is_foreign, is_sharded, is_wrapped
 from gradlab.statistics import GradientStatistics, measure, measure_few
 from gradlab.statistics.quick import Batch, Slabs, measure_long, slab_for
 
@@ -22,6 +22,7 @@ AT_ONCE = 16_384
 NUMBERS = frozenset({torch.float32, torch.float16, torch.bfloat16})
 """Types whose squares neither underflow nor overflow in Python's floats."""
 BATCHED = "a batch of gradients arrived at once (is_grads_batched, vectorize); differentiate one at a time"
+SHARDED = "a DTensor, of which this process has only its share; gather it with .full_tensor() where you need its numbers"
 
 Owner = TypeVar("Owner")
 
@@ -95,6 +96,9 @@ class Measurements(Generic[Owner]):
         """Measure any kind of gradient at once."""
         if is_wrapped(gradient):
             self.withheld[owner] = BATCHED
+            return
+        if type(gradient) is not Tensor and is_sharded(gradient):
+            self.withheld[owner] = SHARDED
             return
         gradient = gradient.detach()  # create_graph=True: a number needs no graph
         try:

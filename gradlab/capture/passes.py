@@ -61,30 +61,11 @@ class Pass(Measurements["Output | Parameter"]):
         self.marked: list[Output] = []
         self.reports: list[tuple[Layer, tuple[Tensor | None, ...]]] = []
         self.descriptions: dict[Parameter, Description] = {}
-        self.accumulated: dict[Parameter, Tensor | None] = {}
+        self.again = False
+        """Whether it began with no forward since the pass before."""
+        self.averaged: dict[Parameter, bool] = {}
+        """Those whose gradient is averaged over processes, and whether `.grad` was zero before."""
         self.rounds: list[Round] = []
         self.outputs: list[Output] = []
         self.untracked: set[Parameter] = set()
         self.replays: dict[object, list[Output]] = {}
-
-    def await_average(self, parameter: Parameter) -> None:
-        """Note what `.grad` holds before this pass, when the gradient to be measured is the average over processes.
-
-        It is there only once DistributedDataParallel has exchanged the gradients, after the last hook has run.
-        """
-        if self.wanted and parameter not in self.accumulated:
-            before = None if (current := parameter.current) is None else current.grad
-            self.accumulated[parameter] = None if before is None else before.detach().clone()
-
-    def add_averages(self, exchanged: bool) -> None:
-        """Take in the averages, now that they are there."""
-        for parameter, before in self.accumulated.items():
-            current = parameter.current
-            after = None if current is None else current.grad
-            if after is None:
-                self.withheld[parameter] = ".grad was gone before it could be read: it holds the average over the processes"
-            elif not exchanged:
-                self.withheld[parameter] = "no_sync(): the processes have not exchanged this gradient yet"
-            else:
-                self.add(parameter, after if before is None else after - before)
-        self.accumulated.clear()

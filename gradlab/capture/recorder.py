@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 from gradlab.capture import engine
+from gradlab.capture.averages import Averages
 from gradlab.capture.forward import ForwardRecorder
 from gradlab.capture.layers import NamedParameter
 from gradlab.capture.measurements import Pool
@@ -22,6 +23,7 @@ from gradlab.capture.watched import Description, Parameter
 from gradlab.errors import CaptureWarning
 
 _round_of = attrgetter("round")
+SHARDED = "fully sharded: no process has the whole gradient when it arrives; gather .grad after backward (full_tensor())"
 IN_PARTS = "its gradient arrived in several parts that can no longer be added up"
 
 
@@ -38,7 +40,7 @@ class Recorder(ForwardRecorder):
         keep_gradients: bool,
         loss_scale: Callable[[], float],
         wanted: Callable[[], bool],
-        averages: Callable[[], bool] | None,
+        averages: Averages | None,
     ) -> None:
         super().__init__(layers, hidden, wanted)
         self.parameters = [Parameter(self, named) for named in parameters]
@@ -54,6 +56,13 @@ class Recorder(ForwardRecorder):
         self.descriptions: dict[Parameter, Description] = {}
         self._warned: set[str] = set()
         self.refresh_parameters()
+
+    def withhold_sharded(self, modules: Iterable[str]) -> None:
+        """Give no gradients of parameters inside these modules, as none is whole when it arrives."""
+        for parameter in self.parameters if modules else ():
+            names = [name for name, _, _ in parameter.names]
+            if any(not module or name.startswith(f"{module}.") for module in modules for name in names):
+                parameter.note = SHARDED
 
     def refresh_parameters(self) -> None:
         """Watch the tensors that stand under the parameters' names now.
@@ -84,6 +93,7 @@ class Recorder(ForwardRecorder):
             else:
                 keep = self._keep_gradients or bool(self._checkpoints)
                 entered = Pass(depth, self._is_inner(), self._now_wanted(), keep, self._pool)
+                entered.again = self.round.closed
                 engine.when_backward_ends(partial(self._finish, entered))
                 self.refresh_parameters()
                 entered.descriptions = self.descriptions
@@ -122,7 +132,7 @@ class Recorder(ForwardRecorder):
 
     def _complete(self, finished: Pass) -> None:
         if self.averages is not None:
-            finished.add_averages(exchanged=self.averages())
+            self.averages.read(finished, self.parameters)
         self.watcher.collect(finished)
         finished.settle()
         if finished.joined:
@@ -210,5 +220,6 @@ class Recorder(ForwardRecorder):
         self._earlier_rounds = []
         self._unfinished.clear()
         self._checkpoints.clear()
+        self.averages = None
         if hasattr(self, "watcher"):  # building it may have failed
             self.watcher.close()

@@ -84,7 +84,7 @@ def parameter_records(finished: Pass, parameters: Sequence[Parameter], keep_grad
 def _reading(
     finished: Pass, reading: Output | Parameter, arrival: int | None
 ) -> tuple[Status, str, GradientStatistics | None, Tensor | None]:
-    if note := finished.withheld.get(reading) or (reading.note if isinstance(reading, Output) else ""):
+    if note := finished.withheld.get(reading) or reading.note:
         return Status.UNSUPPORTED, note, None, None
     if arrival is None:
         return *_absence(finished, reading), None, None

@@ -218,6 +218,8 @@ class Parameter(Inert):
 
     round = None
     """It belongs to no round, unlike an `Output`."""
+    note = ""
+    """Why its gradients are withheld, if they are."""
 
     def __init__(self, recorder: ForwardRecorder, named: NamedParameter) -> None:
         self.recorder: ForwardRecorder | None = recorder
@@ -235,9 +237,7 @@ class Parameter(Inert):
         task, running = recorder.running
         if task != current_task() or running is None:
             running = recorder.running_pass()
-        if recorder.averages is not None:
-            running.await_average(self)
-        elif running.wanted:
+        if running.wanted and (recorder.averages is None or not recorder.averages.await_average(self, running)):
             running.add(self, gradient)
 
     @property
