@@ -20,6 +20,7 @@ def test_layers_that_return_one_tensor_share_its_gradient(method):
     assert statuses(done)["0", 0, "0"] == "not_tracked"
 
 
+@pytest.mark.filterwarnings("ignore:layer 'same' returns its input")
 @each_method
 def test_a_tensor_that_two_layers_return_has_one_gradient_wherever_it_goes(method):
     class Both(nn.Module):

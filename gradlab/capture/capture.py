@@ -40,7 +40,7 @@ CAPTURE_METHODS: dict[CaptureMethod, Choice[Callable[[Recorder, dict[str, nn.Mod
     ),
     CaptureMethod.FULL_BACKWARD_HOOKS: Choice(
         "Full backward hooks",
-        "A hook on the module gives grad_output; no in-place changes, no nested outputs.",
+        "A hook on the module gives grad_output; no in-place changes, no nested outputs, and layers get wrapped tensors.",
         FullBackwardHooks,
     ),
 }
@@ -60,10 +60,12 @@ def capture_gradients(
             loss_fn(model(x), y).backward()
         capture.table()
 
-    `method` is tensor_hooks, retain_grad or full_backward_hooks. `layers`: None for leaf modules and modules that own
-    parameters, "all" for every module (the root is ""), or names. The latest `keep_passes` backward passes are kept
-    (None: all). With `keep_gradients` the records hold copies of the gradients. `loss_scale` is what the loss was
-    multiplied by (a number, or a function such as `scaler.get_scale`); readings are divided by it.
+    `method` is tensor_hooks, retain_grad or full_backward_hooks; the last has PyTorch wrap what layers take and return, so
+    that a model which compares tensors by `is`, sets attributes on them or catches errors may compute another loss.
+    `layers`: None for leaf modules and modules that own parameters, "all" for every module (the root is ""), or names. The
+    latest `keep_passes` backward passes are kept (None: all). With `keep_gradients` the records hold copies of the
+    gradients. `loss_scale` is what the loss was multiplied by (a number, or a function such as `scaler.get_scale`);
+    readings are divided by it.
 
     Nothing is attached before the block begins, and nothing is left when it ends. Inside it the model cannot be compiled
     with fullgraph=True nor be scripted, as the hooks run outside such code; fake tensors have no numbers. Raises

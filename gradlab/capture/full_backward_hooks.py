@@ -3,7 +3,9 @@
 PyTorch wraps the inputs and outputs of such a layer in views of its own. That is why changes in place fail
 (https://github.com/pytorch/pytorch/issues/61519), why a layer may return only a tensor or a flat tuple of tensors
 (https://github.com/pytorch/pytorch/issues/87540), and why `is` between inputs comes out differently
-(https://github.com/pytorch/pytorch/issues/61446).
+(https://github.com/pytorch/pytorch/issues/61446), which is warned of where it shows. So the model itself may compute something
+else: it may go by what is the same tensor, by attributes set on one, or by an error that it catches. Only the other methods
+leave loss and gradients as they are to the last bit.
 """
 
 from __future__ import annotations
@@ -11,10 +13,12 @@ from __future__ import annotations
 import re
 import threading
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules._functions import BackwardHookFunction
 
 from gradlab.capture import engine
 from gradlab.capture.layers import tensors_in
@@ -31,6 +35,14 @@ NOT_THE_OUTPUT = (
 )
 NOT_COMPARED = "whether the hook reports the gradient of what the layer's forward returned cannot be told; use tensor_hooks"
 
+WRAPPING = BackwardHookFunction.__name__
+CHANGED = re.compile(
+    r"Output \d+ of (?P<maker>\w+) is a view and (is being|its base or another view of its base has been) modified inplace\."
+    r" This view was created inside a custom Function"
+    r"|Can't detach views in-place"
+)
+"""How PyTorch refuses to change in place what it has wrapped, and other views that a custom function has made."""
+
 
 class FullBackwardHooks:
     """The hook reports a layer, not a call: a tensor hook on the raw output marks the call that has been passed."""
@@ -39,11 +51,14 @@ class FullBackwardHooks:
 
     def __init__(self, recorder: Recorder, modules: dict[str, nn.Module]) -> None:
         self._recorder = recorder
-        self._latest = ""
+        self._latest: str | None = None
         self._given: dict[Layer, tuple[object, ...]] = {}
         self._originals: dict[int, Tensor] = {}
         self._raw: dict[Output, Tensor] = {}
         self._restore: list[Any] = []
+        self._wrapped_anyway = any(module._backward_hooks or module._backward_pre_hooks for module in modules.values())
+        """Whether the model has hooks of its own for which PyTorch wraps outputs."""
+        self._returned_input: set[Output] = set()
         _FOR_US.ignore()
         try:
             for layer, module in zip(recorder.layers, modules.values(), strict=True):
@@ -88,6 +103,8 @@ class FullBackwardHooks:
         self._latest = output.layer.name
         # A layer that returns its input returns PyTorch's wrapping of it, which sees only what goes on from here.
         original = self._originals.get(id(tensor), tensor)
+        if original is not tensor:
+            self._returned_input.add(output)
         output.attach(original if original.requires_grad else tensor)
 
     def marked(self, output: Output, gradient: Tensor) -> None:
@@ -107,17 +124,40 @@ class FullBackwardHooks:
                 finished.withheld[output] = NOT_THE_OUTPUT
             else:
                 finished.add(output, gradient)
+                continue
+            if output in self._returned_input and finished.withheld[output] != WHICH_CALL:
+                self._recorder.warn_once(
+                    f"input of {output.layer.name}",
+                    f"layer {output.layer.name!r} returns its input, and the loss goes past what it returns; full backward"
+                    " hooks make them two tensors: where the model asks whether they are one, as with `is`, it computes"
+                    " another loss; use method='tensor_hooks'",
+                )
         finished.reports.clear()
-        for notes in (self._raw, self._given, self._originals):
+        for notes in (self._raw, self._given, self._originals, self._returned_input):
             notes.clear()
 
     def explain(self, error: BaseException) -> CaptureError | None:
-        """What to raise for an error in the user's forward that the wrapping of outputs has caused."""
-        if not any(sign in str(error) for sign in ("BackwardHookFunction", "created inside a custom Function")):
+        """What to raise for an error in the user's forward that the wrapping of outputs has caused, or may have."""
+        # Autograd raises no subclass. Before the first output of a layer nothing is wrapped.
+        changed = CHANGED.match(str(error)) if type(error) is RuntimeError and self._latest is not None else None
+        if changed is None:
+            return None
+        maker = changed["maker"] or ""
+        if maker == WRAPPING and not self._wrapped_anyway:
+            return CaptureError(
+                f"the output of layer {self._latest!r}, or of one before it, is changed in place; full backward hooks do not"
+                " allow that: use method='tensor_hooks'"
+            )
+        if any(kind.__name__ == maker for kind in _subclasses(torch.autograd.Function) if kind is not BackwardHookFunction):
+            error.add_note(
+                "gradlab: if this does not happen without a capture, it comes from full backward hooks, which make the outputs"
+                " of layers views: use method='tensor_hooks'"
+            )
             return None
         return CaptureError(
-            f"the output of layer {self._latest!r}, or of one before it, is changed in place; full backward hooks do not allow"
-            " that: use method='tensor_hooks'"
+            f"a view is changed or detached in place; the output of layer {self._latest!r}, and of those before it, is one"
+            " under full backward hooks: use method='tensor_hooks' (if that fails too, it is the model's own error, given"
+            " above)"
         )
 
     def close(self) -> None:
@@ -129,6 +169,7 @@ class FullBackwardHooks:
         self._restore.clear()
         self._given.clear()
         self._originals.clear()
+        self._returned_input.clear()
         _FOR_US.restore()
 
 
@@ -174,6 +215,7 @@ class _BeforeWrapping(Inert):
                 f"layer {self._layer.name!r} is given one tensor in two places; full backward hooks would hand it two different"
                 " ones, and a layer that asks whether they are the same would take another path: use method='tensor_hooks'"
             )
+        _warn_about_attributes(self._layer, "is given", replaced)
         self._given[self._layer] = inputs
 
 
@@ -188,8 +230,30 @@ class _AfterWrapping(Inert):
     def __call__(self, module: nn.Module, inputs: tuple[object, ...], returned: object) -> None:
         self._originals.clear()
         given = self._given.pop(self._layer, ())
+        outputs = [part for part in (returned if isinstance(returned, tuple) else [returned]) if isinstance(part, Tensor)]
+        if any(tensor.requires_grad for tensor in outputs):
+            _warn_about_attributes(self._layer, "returns", outputs)
         pairs = zip(inputs, given, strict=False)
         self._originals.update({id(seen): original for seen, original in pairs if isinstance(original, Tensor)})
+
+
+def _subclasses(kind: Any) -> Iterator[Any]:
+    for each in kind.__subclasses__():
+        yield each
+        yield from _subclasses(each)
+
+
+def _warn_about_attributes(layer: Layer, how: str, tensors: list[Tensor]) -> None:
+    if torch.compiler.is_compiling():  # the compiler cannot look there
+        return
+    for tensor in tensors:
+        if type(tensor) is Tensor and tensor.__dict__ and layer.recorder is not None:
+            layer.recorder.warn_once(
+                "attributes",
+                f"layer {layer.name!r} {how} a tensor with attributes of its own ({', '.join(tensor.__dict__)}), which full"
+                " backward hooks replace by one without: where the model reads them, it takes another path; use"
+                " method='tensor_hooks'",
+            )
 
 
 class _IgnoredWarnings:
