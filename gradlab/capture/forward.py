@@ -36,6 +36,8 @@ class ForwardRecorder(ABC):
         self.averages: Callable[[], bool] | None = None
         """Whether the processes exchange gradients in the pass at hand; None where there is one process."""
         self.watcher: Watcher
+        self.latest_view: tuple[Callable[[], Tensor | None], Layer | None] = (lambda: None, None)
+        """The view that a layer returned last, and the layer that returned it first."""
         self._earlier_rounds: list[Round] = []
         self._checkpoints: WeakKeyDictionary[object, list[Output]] = WeakKeyDictionary()
 
@@ -68,7 +70,7 @@ class ForwardRecorder(ABC):
     def await_gradient(self, layer: Layer, path: str, tensor: Tensor) -> None:
         """Take note of a tensor that a layer has returned."""
         watcher = self.watcher
-        output = watcher.output_type(self, layer, path, tensor)
+        output = (watcher.view_type if tensor._is_view() else watcher.output_type)(self, layer, path, tensor)
         current = output.round
         current.outputs.append(output)
         if output.tracked:

@@ -11,6 +11,7 @@ from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.module import _global_forward_hooks
 from torch.nn.parameter import is_lazy
 from torch.nn.utils.parametrize import ParametrizationList, is_parametrized
 
@@ -181,6 +182,23 @@ def role_of(owner: nn.Module, attribute: str) -> str:
         words = attribute.split("_")
         return next((role for role in ("weight", "bias") if role in words), "other")
     return "other"
+
+
+_MAKERS = {
+    nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d,
+    nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d, nn.MaxPool1d, nn.AvgPool1d, nn.AdaptiveAvgPool1d,
+}  # fmt: skip
+
+
+def makes_its_output(module: nn.Module) -> bool:
+    """Whether what the module returns is new, or has another shape of something new, which nobody else can have used.
+
+    Known only of PyTorch's own layers whose forward nobody has replaced. A hook after it may have used its output and
+    returned another.
+    """
+    if type(module) not in _MAKERS or "forward" in vars(module) or _global_forward_hooks:
+        return False
+    return all(hasattr(hook, "__torch_unserializable__") for hook in module._forward_hooks.values())
 
 
 def initialized(parameter: Any) -> bool:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from gradlab.capture.passes import Pass, Round
 from gradlab.capture.recorder import Recorder
+from gradlab.capture.views import MarkedView
 from gradlab.capture.watched import Layer, MarkedOutput, Output
 from gradlab.errors import CaptureError
 
@@ -30,6 +31,7 @@ class _Retained:
 
 class RetainGrad:
     output_type: type[Output] = MarkedOutput
+    view_type: type[Output] = MarkedView
 
     def __init__(self, recorder: Recorder, modules: dict[str, nn.Module]) -> None:
         self._recorder = recorder

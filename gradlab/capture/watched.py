@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from gradlab.capture.engine import NO_TASK, current_task, in_transform
-from gradlab.capture.layers import ParameterName, initialized
+from gradlab.capture.layers import ParameterName, initialized, makes_its_output
 
 if TYPE_CHECKING:
     from gradlab.capture.forward import ForwardRecorder
@@ -51,6 +51,7 @@ class Layer(Inert):
         """Forward calls so far in this round."""
         self.hidden = ""
         """Why its calls may go unseen, if they may."""
+        self._module = ref(module)
 
     def __call__(self, module: nn.Module, inputs: object, returned: object) -> None:
         recorder = self.recorder
@@ -75,6 +76,12 @@ class Layer(Inert):
             recorder.await_parts(self, returned)
         self.calls += 1
 
+    @property
+    def makes_its_output(self) -> bool:
+        """Whether nobody else can have used what it returns, or what that is a view of."""
+        module = self._module()
+        return module is not None and makes_its_output(module)
+
 
 class Untraced(Inert):
     """A hook that torch.compile calls from Python instead of tracing into it."""
@@ -86,7 +93,7 @@ class Untraced(Inert):
         self._call(self._hook, *arguments)
 
 
-def attach(hook: Callable[..., None], tensor: Tensor) -> ref[OrderedDict[Any, Any]]:
+def attach(owner: Callable[..., None], tensor: Tensor, hook: Callable[..., None] | None = None) -> ref[OrderedDict[Any, Any]]:
     """Put a hook on a tensor; the dict that holds it then, which is as alive as the tensor or its place in the graph.
 
     What `Tensor.register_hook` does, without the handle it makes: a third of the time, and the largest part of what a
@@ -98,7 +105,7 @@ def attach(hook: Callable[..., None], tensor: Tensor) -> ref[OrderedDict[Any, An
         hooks = tensor._backward_hooks = OrderedDict()
         if node is not None:
             node._register_hook_dict(tensor)
-    hooks[hook] = hook
+    hooks[owner] = hook or owner
     return ref(hooks)
 
 
