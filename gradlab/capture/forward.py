@@ -49,6 +49,10 @@ class ForwardRecorder(ABC):
     def drop_interrupted(self, depth: int) -> None:
         """Forget passes of this thread that an exception ended: one as deep as this call cannot be under way."""
 
+    @abstractmethod
+    def find_new_parameters(self) -> None:
+        """Watch what has been thawed, or put in a parameter's place, by the time that a forward begins."""
+
     def open_round(self) -> None:
         """Begin to count calls anew, unless the round before is still waiting for its backward."""
         self.drop_interrupted(depth=0)
@@ -59,6 +63,8 @@ class ForwardRecorder(ABC):
             self.round = Round(self.round.number + 1, wanted=True)
         self.round.wanted = self.wanted()
         self.between_rounds = False
+        if self.round.wanted:
+            self.find_new_parameters()
 
     @staticmethod
     def _still_reachable(earlier: Round) -> bool:

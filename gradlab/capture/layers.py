@@ -165,9 +165,26 @@ class ParameterName(NamedTuple):
 
     @property
     def holder(self) -> Any:
-        """Where the tensor is looked up: the owner's dict, or the owner itself if it is scripted and has none."""
+        """What gives the tensor for the attribute: the owner's dict, without detours, unless it is scripted and has none."""
         held = self.owner._parameters
-        return held if isinstance(held, dict) else self.owner
+        return held if isinstance(held, dict) else _Attributes(self.owner)
+
+    def is_in(self, model: nn.Module) -> bool:
+        """Whether the owner still stands in the model where it stood."""
+        found: Any = model
+        for part in self.parameter.split(".")[:-1]:
+            found = getattr(found, part, None)
+        return found is self.owner
+
+
+class _Attributes:
+    """What a scripted module has under its attributes."""
+
+    def __init__(self, owner: nn.Module) -> None:
+        self._owner = owner
+
+    def get(self, attribute: str) -> Any:
+        return getattr(self._owner, attribute, None)
 
 
 def _own_parameters(module: nn.Module) -> list[str]:

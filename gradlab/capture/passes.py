@@ -54,7 +54,10 @@ class Pass(Measurements["Output | Parameter"]):
         self.scale = 1.0
         self.marked: list[Output] = []
         self.reports: list[tuple[Layer, tuple[Tensor | None, ...]]] = []
+        self.parameters: list[Parameter] = []
         self.descriptions: dict[Parameter, Description] = {}
+        self.late: list[Parameter] = []
+        """Those that are in this backward and got a hook only when it had begun."""
         self.accumulated: dict[Parameter, Tensor | None] = {}
         self.rounds: list[Round] = []
         self.outputs: list[Output] = []

@@ -15,14 +15,25 @@ from torch import nn
 
 from gradlab.capture import engine
 from gradlab.capture.forward import ForwardRecorder
-from gradlab.capture.layers import ParameterName
+from gradlab.capture.layers import ParameterName, Survey
 from gradlab.capture.measurements import Pool
 from gradlab.capture.passes import Pass, Round
 from gradlab.capture.watched import Description, Parameter
 from gradlab.errors import CaptureWarning
 
 _round_of = attrgetter("round")
+LATE = (
+    "it was thawed or replaced after the forward had begun, and its gradient came before that of any layer: do so before the"
+    " forward"
+)
+REPLACED = (
+    "the module that held it has left the model, and the one in its place is not watched; begin a capture after the change"
+)
 IN_PARTS = "its gradient arrived in several parts that can no longer be added up"
+
+
+def _identity(names: list[ParameterName]) -> tuple[tuple[str, int], ...]:
+    return tuple((name.parameter, id(name.owner)) for name in names)
 
 
 class Recorder(ForwardRecorder):
@@ -32,6 +43,8 @@ class Recorder(ForwardRecorder):
         self,
         layers: dict[str, nn.Module],
         parameters: Iterable[list[ParameterName]],
+        model: nn.Module,
+        among: Iterable[str] | None,
         hidden: Mapping[str, str],
         *,
         keep_passes: int | None,
@@ -41,7 +54,12 @@ class Recorder(ForwardRecorder):
         averages: Callable[[], bool] | None,
     ) -> None:
         super().__init__(layers, hidden, wanted)
+        self._model: nn.Module | None = model
+        self._among = among
+        """The layers whose parameters are watched; None for all."""
         self.parameters = [Parameter(self, names) for names in parameters]
+        self._unsteady = [parameter for parameter in self.parameters if parameter.may_lose_its_names]
+        self._absent: list[Parameter] = []
         self._passes: deque[Pass] = deque(maxlen=keep_passes)
         self._pool: Pool = []
         self._inner: deque[Pass] = deque(maxlen=keep_passes)
@@ -55,15 +73,59 @@ class Recorder(ForwardRecorder):
         self._warned: set[str] = set()
         self.refresh_parameters()
 
-    def refresh_parameters(self) -> None:
-        """Watch the tensors that stand under the parameters' names now.
+    def refresh_parameters(self) -> list[Parameter]:
+        """Watch the tensors that stand under the parameters' names now; those for which that, or their kind, is new.
 
-        Done when a backward begins: a hook put on a leaf then is still in time, as the layer's output comes first, and by
+        Done when a backward begins: a hook put on a leaf then is still in time where a layer's output comes first, and by
         then a lazy parameter has its values, a frozen one may have been thawed, and a swapped one is back in its place.
         """
-        changed = [parameter for parameter in self.parameters if parameter.refresh()]
+        if self._have_lost_names():
+            self._survey_again()
+        changed = self._refresh(self.parameters)
+        if changed and self._are_called_otherwise():
+            self._survey_again()
+            changed += self._refresh(self.parameters)
+        return changed
+
+    def _have_lost_names(self) -> bool:
+        return self._model is not None and any(p.has_lost_its_names(self._model) for p in self._unsteady)
+
+    def _are_called_otherwise(self) -> bool:
+        """Whether a parameter has gone from its place, or is in another's, too."""
+        known = [id(parameter.known) for parameter in self.parameters if parameter.known is not None]
+        return len(set(known)) < len(known) or any(parameter.current is None for parameter in self.parameters)
+
+    def _refresh(self, parameters: Iterable[Parameter]) -> list[Parameter]:
+        changed = [parameter for parameter in parameters if parameter.refresh()]
         if changed:  # a new dict: finished passes keep theirs
             self.descriptions = {**self.descriptions, **{parameter: parameter.description for parameter in changed}}
+        return changed
+
+    def find_new_parameters(self) -> None:
+        # Less than refresh_parameters looks for, and in time where the loss itself uses a parameter, whose gradient may come
+        # before that of any output. What is no leaf is there for this forward only, as in torch.func.functional_call.
+        new = [  # written out: every round asks
+            p
+            for p in self.parameters
+            if (known := p.known) is None or p.holder.get(p.attribute) is not known or known.requires_grad is not p.hooked
+        ]
+        lasting = new and all((now := parameter.current) is None or now.is_leaf for parameter in new)
+        if lasting or self._have_lost_names():
+            self.refresh_parameters()
+
+    def _survey_again(self) -> None:
+        """Look for the parameters anew: one has lost its name, as when it is pruned, or has been tied or untied."""
+        if self._model is None:
+            return
+        known = {_identity(parameter.places): parameter for parameter in self.parameters}
+        # a new list: finished passes keep theirs
+        self.parameters = [
+            known.pop(_identity(names)) if _identity(names) in known else Parameter(self, names)
+            for names in Survey(self._model).parameters(self._among)
+        ]
+        self._unsteady = [parameter for parameter in self.parameters if parameter.may_lose_its_names]
+        for gone in known.values():
+            gone.release()
 
     def running_pass(self) -> Pass:
         task = engine.current_task()
@@ -85,8 +147,10 @@ class Recorder(ForwardRecorder):
                 keep = self._keep_gradients or bool(self._checkpoints)
                 entered = Pass(depth, self._is_inner(), self._now_wanted(), keep, self._pool)
                 engine.when_backward_ends(partial(self._finish, entered))
-                self.refresh_parameters()
-                entered.descriptions = self.descriptions
+                changed = self.refresh_parameters()
+                entered.parameters, entered.descriptions = self.parameters, self.descriptions
+                if changed:
+                    entered.late = [p for p in changed if p.known is not None and p.hooked and engine.accumulates_into(p.known)]
             self._unfinished[task] = entered
         self.running = (task, entered)
         return entered
@@ -135,8 +199,8 @@ class Recorder(ForwardRecorder):
         rounds = list(map(_round_of, finished.arrived))
         finished.rounds = self._reached({*rounds, *map(_round_of, finished.withheld)})
         finished.outputs = list(chain.from_iterable([each.outputs for each in finished.rounds]))
-        if rounds.count(None) < len(self.parameters):
-            finished.untracked = {p for p in self.parameters if (leaf := p.current) is None or not leaf.requires_grad}
+        if rounds.count(None) < len(finished.parameters):
+            self._explain_absent(finished)
         if not finished.inner and self.round in finished.rounds:
             self.round.closed = self.between_rounds = True
         if finished.inner:
@@ -149,6 +213,26 @@ class Recorder(ForwardRecorder):
             self._warn_about_unseen(finished)
         if self.when_finished is not None:
             self.when_finished(finished)
+
+    def _explain_absent(self, finished: Pass) -> None:
+        """Say of the parameters that no gradient arrived at, whether they could have had one."""
+        finished.untracked = {p for p in finished.parameters if (leaf := p.current) is None or not leaf.requires_grad}
+        arrived = set(map(id, finished.arrived))
+        for parameter in finished.late:
+            if id(parameter) not in arrived:
+                finished.withheld.setdefault(parameter, LATE)
+        absent = [p for p in finished.parameters if id(p) not in arrived]
+        if absent == self._absent or self._model is None:
+            return
+        self._absent = absent
+        gone = [p for p in absent if p.places and not p.places[0].is_in(self._model)]
+        for parameter in gone:
+            finished.withheld[parameter] = REPLACED
+            layer = parameter.names[0][1]
+            self.warn_once(layer, f"layer {layer!r} was replaced inside the with block: {REPLACED}")
+        if gone:
+            self._survey_again()
+            self.refresh_parameters()
 
     def _reached(self, rounds: set[Round | None]) -> list[Round]:
         """These rounds in order, whose outputs a pass reached; the one at hand where it reached parameters only."""
@@ -195,6 +279,8 @@ class Recorder(ForwardRecorder):
     def close(self) -> None:
         """Leave nothing behind on the model or on graphs that are still alive."""
         self.closed = True
+        self._model = None
+        self._absent = []
         for parameter in self.parameters:
             parameter.forget_model()
         for each in (*self._earlier_rounds, self.round):

@@ -218,19 +218,23 @@ class Parameter(Inert):
     def __init__(self, recorder: ForwardRecorder, names: list[ParameterName]) -> None:
         self.recorder = recorder
         self.names = [(name.parameter, name.layer, name.role) for name in names]
-        self._holder: Any = names[0].holder
-        self._attribute = names[0].attribute
+        self.places = names
+        self.holder, self.attribute = names[0].holder, names[0].attribute
         self.description = UNKNOWN
-        self._known: nn.Parameter | None = None
-        self._hooked = False
-        self._hooks: ref[OrderedDict[Any, Any]] | None = None
+        self.known: nn.Parameter | None = None
+        self.hooked = False
+        self._inside = 0
+        self._hooks: Callable[[], OrderedDict[Any, Any] | None] = _no_hooks
 
     def __call__(self, gradient: Tensor | None) -> None:
         if gradient is None:
             return
         task, running = self.recorder.running
         if task != current_task() or running is None:
+            known = self.known
             running = self.recorder.running_pass()
+            if self.known is not known:  # the hook stood on a tensor that was under the name in the forward only
+                return
         if self.recorder.averages is not None:
             running.await_average(self)
         elif running.wanted:
@@ -239,33 +243,57 @@ class Parameter(Inert):
     @property
     def current(self) -> nn.Parameter | None:
         """The tensor under the name now: while we watch it may be replaced, frozen, thawed or lazily made."""
-        if isinstance(self._holder, dict):  # what getattr would find, without its detours
-            return self._holder.get(self._attribute)
-        return getattr(self._holder, self._attribute, None)
+        found: nn.Parameter | None = self.holder.get(self.attribute)
+        return found
+
+    @property
+    def may_lose_its_names(self) -> bool:
+        """Whether that has to be looked for: the tensor under its first name does not tell."""
+        return len(self.places) > 1 or "parametrizations" in self.places[0].parameter
+
+    def has_lost_its_names(self, model: nn.Module) -> bool:
+        """Whether they stand for different tensors now, or its parametrisation has been removed."""
+        current = self.current
+        return any(place.holder.get(place.attribute) is not current or not place.is_in(model) for place in self.places)
 
     def refresh(self) -> bool:
-        """Put the hook on the tensor that is to be watched now; whether its description has changed."""
-        parameter, before = self.current, self.description
-        known = parameter is not None and parameter is self._known
-        if known and parameter.requires_grad is self._hooked and parameter.dtype is before.dtype:  # type: ignore[union-attr]
+        """Put the hook on the tensor that is to be watched now; whether that, or anything about it, has changed."""
+        parameter, before = self.holder.get(self.attribute), self.description
+        if (
+            parameter is self.known
+            and parameter is not None
+            and parameter.requires_grad is self.hooked
+            and parameter.dtype is before.dtype
+            and parameter.shape == before.shape  # .data may be set to anything
+            and parameter._cdata == self._inside
+        ):
             return False
+        swapped = self.known if self.known is not None and self.known._cdata != self._inside else None
         self.release()
         if parameter is None or not initialized(parameter):
             self.description = UNKNOWN
         else:
             self.description = Description(parameter.shape, parameter.dtype)
-            self._known, self._hooked = parameter, parameter.requires_grad
+            if parameter is swapped:
+                # torch.utils.swap_tensors has exchanged what is inside, and the hooks with it; Python goes on showing the dict
+                # of before, whose hooks nobody calls.
+                parameter._backward_hooks = None  # type: ignore[union-attr]
+            self.known, self.hooked, self._inside = parameter, parameter.requires_grad, parameter._cdata
             if parameter.requires_grad:
                 self._hooks = attach(self, parameter)
-        return self.description != before
+        return self.hooked or self.description != before
 
     def release(self) -> None:
         """Take the hook off again."""
-        if self._hooks is not None and (hooks := self._hooks()) is not None:
+        if (hooks := self._hooks()) is not None:
             hooks.pop(self, None)
-        self._hooks = self._known = None
-        self._hooked = False
+        self._hooks, self.known = _no_hooks, None
+        self.hooked = False
 
     def forget_model(self) -> None:
         self.release()
-        self._holder = {}
+        self.places, self.holder = [], {}
+
+
+def _no_hooks() -> None:
+    return None
