@@ -88,7 +88,7 @@ class ForwardRecorder(ABC):
             for context in engine.function_contexts():
                 self._checkpoints.setdefault(context, []).append(output)
         if len(current.outputs) > current.limit:
-            current.trim()
+            current.trim(awaited={id(each) for waiting in self._checkpoints.values() for each in waiting})
 
     def await_parts(self, layer: Layer, returned: object) -> None:
         """Take note of every tensor in what a layer has returned."""
@@ -124,6 +124,7 @@ class ForwardRecorder(ABC):
             waiting.remove(output)
             if tensor.requires_grad:
                 output.tracked = True
+                self.running_pass().replayed.add(output)
                 self.watcher.watch(output, tensor)
             for context in inside:  # a checkpoint inside a checkpoint: it is run without grad once more
                 self._checkpoints.setdefault(context, []).append(output)

@@ -29,7 +29,6 @@ LATE = (
 REPLACED = (
     "the module that held it has left the model, and the one in its place is not watched; begin a capture after the change"
 )
-IN_PARTS = "its gradient arrived in several parts that can no longer be added up"
 
 
 def _identity(names: list[ParameterName]) -> tuple[tuple[str, int], ...]:
@@ -143,6 +142,8 @@ class Recorder(ForwardRecorder):
             if around:  # a backward inside a backward is part of the outer one
                 entered = max(around, key=lambda p: p.depth)
                 entered.joined = True
+                if engine.asked_by_grad():
+                    entered.asked.add(task)
             else:
                 keep = self._keep_gradients or bool(self._checkpoints)
                 entered = Pass(depth, self._is_inner(), self._now_wanted(), keep, self._pool)
@@ -152,6 +153,8 @@ class Recorder(ForwardRecorder):
                 if changed:
                     entered.late = [p for p in changed if p.known is not None and p.hooked and engine.accumulates_into(p.known)]
             self._unfinished[task] = entered
+        if entered.joined:
+            entered.switch(task in entered.asked)
         self.running = (task, entered)
         return entered
 
@@ -187,11 +190,12 @@ class Recorder(ForwardRecorder):
     def _complete(self, finished: Pass) -> None:
         if self.averages is not None:
             finished.add_averages(exchanged=self.averages())
+        if finished.joined:
+            finished.switch(asked=False)
         self.watcher.collect(finished)
         finished.settle()
         if finished.joined:
-            for reading in finished.add_up_parts():
-                finished.withheld[reading] = IN_PARTS
+            finished.judge_parts()
         if not self._keep_gradients:
             finished.drop_gradients()
         finished.scale = self._loss_scale()
