@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.module import _global_forward_hooks
 from torch.nn.parameter import is_lazy
-from torch.nn.utils.parametrize import ParametrizationList, is_parametrized
+from torch.nn.utils.parametrize import ParametrizationList
 
 from gradlab.errors import CaptureError, listed
 
@@ -57,7 +57,7 @@ class Survey:
 
     def _is_layer(self, name: str, module: nn.Module) -> bool:
         can_be_called = self._can_be_called
-        if id(module) not in can_be_called or "parametrizations" in name.split("."):
+        if id(module) not in can_be_called or ("parametrizations" in name and self._parametrization(name.split("."))):
             return False
         children = [child for child in module._modules.values() if child is not None]
         if not children:
@@ -67,7 +67,16 @@ class Survey:
         parts = list(self._parts_of(module))
         owners = (part for part in (module, *parts) if part is module or id(part) not in can_be_called)
         owns_parameters = any(map(_own_parameters, owners))
-        return owns_parameters or is_parametrized(module) or not any(id(part) in can_be_called for part in parts)
+        parametrized = any(isinstance(part, ParametrizationList) for part in parts)
+        return owns_parameters or parametrized or not any(id(part) in can_be_called for part in parts)
+
+    def _parametrization(self, path: list[str]) -> int:
+        """Where in the path a parametrisation stands; 0 where there is none: others may use PyTorch's name for it, too."""
+        for place, part in enumerate(path[1:], start=1):
+            within = self.named.get(".".join(path[: place + 1])) if path[place - 1] == "parametrizations" else None
+            if isinstance(within, ParametrizationList) and part:
+                return place
+        return 0
 
     def _parts_of(self, module: nn.Module) -> Iterator[nn.Module]:
         """Its children, with the content of those that cannot be called."""
@@ -112,10 +121,9 @@ class Survey:
     def _owner(self, prefix: str, attribute: str) -> tuple[str, str]:
         """The layer that a parameter belongs to, and what it is called there."""
         if "parametrizations" in prefix:  # as in layer.parametrizations.weight.original0
-            path = [*prefix.split("."), attribute]
-            if "parametrizations" in path[:-1]:
-                place = path.index("parametrizations")
-                return ".".join(path[:place]), path[place + 1]
+            path = prefix.split(".")
+            if place := self._parametrization(path):
+                return ".".join(path[: place - 1]), path[place]
         while prefix and id(self.named[prefix]) not in self._can_be_called:  # a list of parameters
             prefix, _, attribute = prefix.rpartition(".")
         return prefix, attribute
