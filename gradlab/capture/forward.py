@@ -31,6 +31,8 @@ class ForwardRecorder(ABC):
         self.wanted = wanted
         self.round = Round(0, wanted=True)
         self.between_rounds = True
+        self.home = engine.current_task()
+        """The backward call inside which the capture began, if it did."""
         self.running: tuple[int, Pass | None] = (engine.NO_TASK, None)
         """The backward call seen last, and its pass."""
         self.averages: Callable[[], bool] | None = None

@@ -22,6 +22,7 @@ from gradlab.capture.watched import Description, Parameter
 from gradlab.errors import CaptureWarning
 
 _round_of = attrgetter("round")
+LEAF = "the layer returned a leaf, and a leaf does not tell which forward its gradient belongs to, this one or one begun later"
 LATE = (
     "it was thawed or replaced after the forward had begun, and its gradient came before that of any layer: do so before the"
     " forward"
@@ -203,6 +204,10 @@ class Recorder(ForwardRecorder):
         rounds = list(map(_round_of, finished.arrived))
         finished.rounds = self._reached({*rounds, *map(_round_of, finished.withheld)})
         finished.outputs = list(chain.from_iterable([each.outputs for each in finished.rounds]))
+        if any(each.leaves for each in finished.rounds if each is not self.round):
+            # What arrives at a leaf goes to the latest forward that returned it.
+            leaves = chain(self.round.leaves, *(each.leaves for each in finished.rounds))
+            finished.withheld |= dict.fromkeys(leaves, LEAF)
         if rounds.count(None) < len(finished.parameters):
             self._explain_absent(finished)
         if not finished.inner and self.round in finished.rounds:

@@ -14,7 +14,7 @@ from weakref import ref
 import torch
 from torch import Tensor, nn
 
-from gradlab.capture.engine import NO_TASK, current_task, in_transform
+from gradlab.capture.engine import current_task, in_transform
 from gradlab.capture.layers import ParameterName, initialized, makes_its_output
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class Layer(Inert):
 
     def __call__(self, module: nn.Module, inputs: object, returned: object) -> None:
         recorder = self.recorder
-        if current_task() != NO_TASK:
+        if current_task() != recorder.home:
             recorder.recomputed(self, returned)
             return
         if recorder.between_rounds:
