@@ -231,6 +231,14 @@ def test_a_hook_that_replaces_what_a_layer_made_takes_its_base_with_it(method):
     assert (str(record.status), record.gradient) == ("unsupported", None)
 
 
+@each_method
+def test_a_batch_of_gradients_is_withheld_at_a_view_that_is_changed(method):
+    model = seeded(lambda: Net(lambda h: h.relu_()))
+    with capture_gradients(model, method) as capture:
+        torch.autograd.functional.jacobian(lambda x: model(x).sum((1, 2)), TOKENS, vectorize=True)
+    assert {str(record.status) for record in capture.passes[0].outputs} == {"unsupported"}
+
+
 @pytest.mark.parametrize("changed", [False, True])
 def test_a_users_hook_on_a_view_that_replaces_its_gradient_is_not_in_the_reading(changed):
     model = seeded(lambda: nn.Linear(3, 4))
@@ -244,6 +252,19 @@ def test_a_users_hook_on_a_view_that_replaces_its_gradient_is_not_in_the_reading
     h = functional.linear(TOKENS, model.weight, model.bias)
     (wanted,) = torch.autograd.grad(h.clamp(min=0).square().sum(), h)
     torch.testing.assert_close(record.gradient, wanted)
+
+
+def test_a_users_hook_on_a_view_that_is_used_before_it_is_changed_makes_its_gradient_unknown():
+    model = seeded(lambda: nn.Linear(3, 4))
+
+    def run(model):
+        h = model(TOKENS)
+        h.register_hook(lambda gradient: gradient * 10)
+        gated(h).sum().backward()
+
+    (record,) = captured(model, run).passes[0].outputs
+    assert (str(record.status), record.gradient) == ("unsupported", None)
+    assert "hook" in record.note
 
 
 def test_a_view_that_changes_after_its_backward_keeps_its_reading_and_is_withheld_in_the_next():
@@ -277,6 +298,15 @@ def test_a_view_that_is_changed_inside_a_checkpoint(reentrant, method):
 
     (done,) = captured(model, run, method).passes
     assert_outputs(done, trace.gradients(loss), method)
+
+
+def test_a_view_without_values_that_is_changed_has_no_reading_and_says_why():
+    model = nn.Sequential(nn.Linear(3, 4, device="meta"), nn.ReLU(inplace=True))
+    with capture_gradients(model) as capture:
+        model(torch.ones(2, 5, 3, device="meta")).sum().backward()
+    for record in capture.passes[0].outputs:
+        assert str(record.status) == "unsupported"
+        assert "meta" in record.note
 
 
 @each_method

@@ -3,6 +3,9 @@
 `.grad` belongs to the tensor, not to the layer: once the tensor is changed in place, PyTorch stores the gradient of what
 it has become (https://github.com/pytorch/pytorch/pull/117552). Such a number is withheld. A tensor hook only marks that,
 and in which order, a gradient passed.
+
+Every output is kept until its backward is over and the next forward begins. PyTorch cannot be told to retain no longer: an
+output that outlives the block goes on filling its `.grad`.
 """
 
 from __future__ import annotations

@@ -13,12 +13,16 @@ from weakref import ref
 import torch
 from torch import Tensor
 
-from gradlab.capture.engine import current_task
-from gradlab.capture.watched import MarkedOutput, Output, attach
+from gradlab.capture.engine import current_task, is_wrapped
+from gradlab.capture.watched import Inert, MarkedOutput, Output, attach
 
 CHANGED_VIEW = (
     "it is a view of another tensor, and one of the two was changed in place after the layer returned it: part of the gradient"
     " may go past it unseen; do without the change in place, or return a copy (.clone())"
+)
+HOOKED_VIEW = (
+    "it is a view, was changed in place after the layer returned it, and has a hook besides: what the hook lets through cannot"
+    " be told from what goes past it; do without the change in place, or return a copy (.clone())"
 )
 _NOTHING = torch.empty(0)
 
@@ -42,8 +46,8 @@ class ViewOutput(Output):
         try:
             # It has the version counter of the view and its base, and none of their memory.
             counter = tensor.detach()
-            counter.data = _NOTHING
-        except (RuntimeError, TypeError):  # a tensor of another kind
+            counter.data = _NOTHING if tensor.is_cpu else tensor.new_empty(0)
+        except (RuntimeError, TypeError):  # a subclass that cannot be emptied: its changes go unnoticed
             return
         self._counter, self._version = counter, counter._version
         recorder, self._maker = self.recorder, self.layer
@@ -72,17 +76,20 @@ class ViewOutput(Output):
                 running = self.recorder.running_pass()
             if counter is None or counter._version == self._version:
                 running.add(self, gradient)
-            else:  # not all of it, or it went through hooks: the base tells
-                running.withheld[self] = CHANGED_VIEW
+            else:  # not all of it: the base tells, unless another hook here may replace what goes on to the base
+                alone = all(isinstance(hook, Inert) for hook in (self._view_hooks() or {}).values())
+                running.withheld[self] = CHANGED_VIEW if alone else HOOKED_VIEW
 
     def at_base(self, gradient: Tensor | None) -> None:
         """The hook on the base."""
         if self._counter._version == self._version or gradient is None:  # type: ignore[union-attr]
             return
         running = self.recorder.running_pass()
+        if running.withheld.get(self) == HOOKED_VIEW:
+            return
         if self._maker.makes_its_output and self.shape is not None and gradient.numel() == math.prod(self.shape):
             running.withheld.pop(self, None)
-            running.add(self, gradient.detach().reshape(self.shape))
+            running.add(self, gradient if is_wrapped(gradient) else gradient.detach().reshape(self.shape))
         else:
             running.withheld[self] = CHANGED_VIEW
 
