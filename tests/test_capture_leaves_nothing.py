@@ -170,3 +170,21 @@ def test_a_class_made_for_one_module_does_not_outlive_it():
     del model
     gc.collect()
     assert kind() is None
+
+
+@pytest.mark.parametrize("method", METHODS[:2])
+def test_a_hook_that_another_thread_calls_when_the_capture_has_ended_does_nothing(method):
+    model = small()
+    with capture_gradients(model, method) as capture:
+        hidden = model[:2](X)
+        late = [
+            *model[1]._forward_hooks.values(),
+            *hidden._backward_hooks.values(),
+            *model[3].weight._backward_hooks.values(),
+        ]
+        model[2:](hidden).square().sum().backward()
+    before = capture.passes[0].outputs, capture.passes[0].parameters
+    for hook, arguments in zip(late, [(model[1], (X,), hidden), (hidden,), (model[3].weight,)], strict=True):
+        assert hook(*arguments) is None
+    assert (capture.passes[0].outputs, capture.passes[0].parameters) == before
+    assert not hidden._backward_hooks

@@ -150,3 +150,21 @@ def test_a_tensor_that_the_user_retains_keeps_its_grad(method):
         output.square().sum().backward()
         assert torch.equal(output.grad, 2 * output.detach())
     assert torch.equal(output.grad, 2 * output.detach())
+
+
+def test_a_capture_that_is_let_go_leaves_no_work_to_the_garbage_collector():
+    model = small()
+    step(model)
+    gc.collect()
+    gc.disable()
+    try:
+        with capture_gradients(model) as capture:
+            step(model)
+            step(model)
+        records = capture.passes[-1].outputs
+        capture = weakref.ref(capture)
+        assert capture() is None
+        assert gc.collect() == 0
+        assert len(records) == 4
+    finally:
+        gc.enable()

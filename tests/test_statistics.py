@@ -193,6 +193,18 @@ def test_vanishing_gradients_keep_their_digits_beside_large_ones(tiny):
         assert_same(found, defined(wide_values(gradient)), 1e-6)
 
 
+@pytest.mark.parametrize("apart", [0, 1, 40, quick.NEAR - 1, quick.NEAR, quick.NEAR + 1, 70])
+@pytest.mark.parametrize("top", [-140, -126, -100, -79, -60, 60, 127])
+def test_gradients_near_each_other_or_far_apart_are_brought_into_range_together(top, apart):
+    beside = [normal(3_000, seed=1), normal(64, seed=2).abs()]
+    gradients = [g / g.abs().max() * math.ldexp(1, e) for g, e in zip(beside, (top, top - apart), strict=True)]
+    for gradient, found in zip(gradients, measure_all(gradients), strict=True):
+        assert_same(found, defined(wide_values(gradient)), 1e-6)
+    with_zeros = [*gradients, torch.zeros(300)]
+    for gradient, found in zip(with_zeros, measure_all(with_zeros), strict=True):
+        assert_same(found, defined(wide_values(gradient)), 1e-6)
+
+
 @pytest.mark.parametrize("value", [0.1, 1 / 3, 0.7, 1e-3])
 @pytest.mark.parametrize("numel", [100, 4_097, 65_536, 131_072, 1_000_000])
 def test_the_gradient_of_a_mean_does_not_drift(numel, value):

@@ -72,14 +72,13 @@ class ForwardRecorder(ABC):
     def _still_reachable(earlier: Round) -> bool:
         if any(output.alive for output in earlier.outputs):
             return True
-        earlier.outputs = []  # each points back at the round: without this only the garbage collector frees them
+        earlier.forget_outputs()
         return False
 
     def await_gradient(self, layer: Layer, path: str, tensor: Tensor) -> None:
         """Take note of a tensor that a layer has returned."""
-        watcher = self.watcher
-        output = (watcher.view_type if tensor._is_view() else watcher.output_type)(self, layer, path, tensor)
-        current = output.round
+        watcher, current = self.watcher, layer.round or self.round
+        output = (watcher.view_type if tensor._is_view() else watcher.output_type)(current, layer, path, tensor)
         current.outputs.append(output)
         if output.tracked:
             watcher.watch(output, tensor)
@@ -103,9 +102,10 @@ class ForwardRecorder(ABC):
 
     def note_unmeasurable(self, layer: Layer, note: str) -> None:
         """Take note of a call that no gradient can be measured of."""
-        output = Output(self, layer, "0", None)
+        current = layer.round or self.round
+        output = Output(current, layer, "0", None)
         output.note = note
-        output.round.outputs.append(output)
+        current.outputs.append(output)
 
     def recomputed(self, layer: Layer, returned: object) -> None:
         """A forward inside backward is a checkpoint's second run of a call that was counted already.

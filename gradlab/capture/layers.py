@@ -12,7 +12,6 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.module import _global_forward_hooks
-from torch.nn.parameter import is_lazy
 from torch.nn.utils.parametrize import ParametrizationList
 
 from gradlab.errors import CaptureError, listed
@@ -27,13 +26,20 @@ class Survey:
     """
 
     def __init__(self, model: nn.Module) -> None:
-        self.named = _named_modules(model)
+        self.named: dict[str, nn.Module] = {}
         """In the order of `model.named_modules(remove_duplicate=False)`."""
+        self._walk("", model)
         has_forward = {kind: _has_forward(kind) for kind in set(map(type, self.named.values()))}
         self._can_be_called = {
             id(module) for module in self.named.values() if has_forward[type(module)] or "forward" in vars(module)
         }
         """A list or dict of modules or parameters has no forward, nor has a parametrisation's list."""
+
+    def _walk(self, name: str, module: nn.Module) -> None:
+        self.named[name] = module
+        for part, child in module._modules.items():
+            if child is not None:
+                self._walk(f"{name}.{part}" if name else part, child)
 
     def layers(self, selection: Selection) -> dict[str, nn.Module]:
         """The layers to watch by dotted name, in the order of `named_modules()`.
@@ -59,10 +65,10 @@ class Survey:
         can_be_called = self._can_be_called
         if id(module) not in can_be_called or ("parametrizations" in name and self._parametrization(name.split("."))):
             return False
-        children = [child for child in module._modules.values() if child is not None]
+        children = [child for child in module._modules.values() if child is not None] if module._modules else ()
         if not children:
             return True
-        if all(id(child) in can_be_called for child in children):  # the usual case; what follows says the same, more slowly
+        if can_be_called.issuperset(map(id, children)):  # the usual case; what follows says the same, more slowly
             return bool(_own_parameters(module))
         parts = list(self._parts_of(module))
         owners = (part for part in (module, *parts) if part is module or id(part) not in can_be_called)
@@ -101,21 +107,27 @@ class Survey:
                     hidden[name] = COMPILED
         return hidden
 
-    def parameters(self, layers: Iterable[str] | None) -> list[list[ParameterName]]:
+    def parameters(self, layers: Iterable[str] | None) -> list[NamedParameter]:
         """Every parameter inside these layers (None: of the whole model) under all its names there."""
-        found: dict[int, list[ParameterName]] = {}
+        found: dict[int, NamedParameter] = {}
         for prefix, module in self.named.items():
-            if not module._parameters:
+            held = module._parameters
+            if not held:
                 continue
             if layers is not None and not any(f"{prefix}.".startswith(f"{name}.") or not name for name in layers):
                 continue
-            for attribute, parameter in module._parameters.items():
+            is_layer = id(module) in self._can_be_called and "parametrizations" not in prefix
+            holder = held if isinstance(held, dict) else _Attributes(module)
+            for attribute, parameter in held.items():
                 if parameter is None:
                     continue
-                name = f"{prefix}.{attribute}" if prefix else attribute
-                layer, known_as = self._owner(prefix, attribute)
-                role = role_of(self.named[layer], known_as)
-                found.setdefault(id(parameter), []).append(ParameterName(name, layer, role, module, attribute))
+                layer, known_as = (prefix, attribute) if is_layer else self._owner(prefix, attribute)
+                name = f"{prefix}.{attribute}" if prefix else attribute, layer, role_of(self.named[layer], known_as)
+                if (known := found.get(id(parameter))) is None:
+                    found[id(parameter)] = NamedParameter([name], [(holder, attribute)])
+                else:
+                    known.names.append(name)
+                    known.places.append((holder, attribute))
         return list(found.values())
 
     def _owner(self, prefix: str, attribute: str) -> tuple[str, str]:
@@ -127,19 +139,6 @@ class Survey:
         while prefix and id(self.named[prefix]) not in self._can_be_called:  # a list of parameters
             prefix, _, attribute = prefix.rpartition(".")
         return prefix, attribute
-
-
-def _named_modules(model: nn.Module) -> dict[str, nn.Module]:
-    named: dict[str, nn.Module] = {}
-
-    def walk(name: str, module: nn.Module) -> None:
-        named[name] = module
-        for part, child in module._modules.items():
-            if child is not None:
-                walk(f"{name}.{part}" if name else part, child)
-
-    walk("", model)
-    return named
 
 
 # Weakly: a parametrised module has a class of its own, which must not outlive it here.
@@ -162,37 +161,37 @@ COMPILED = (
 )
 
 
-class ParameterName(NamedTuple):
-    """One name of a parameter: where it is held and what it is to the layer that owns it."""
+class NamedParameter(NamedTuple):
+    """A parameter's names and where it is held under each of them."""
 
-    parameter: str
-    layer: str
-    role: str
-    owner: nn.Module
-    attribute: str
+    names: list[tuple[str, str, str]]
+    """Each with the layer that owns it there and what it is to that layer: weight, bias or other."""
+    places: list[tuple[Any, str]]
+    """What gives the tensor for which attribute: the owner's dict, without detours, unless it is scripted and has none."""
 
     @property
-    def holder(self) -> Any:
-        """What gives the tensor for the attribute: the owner's dict, without detours, unless it is scripted and has none."""
-        held = self.owner._parameters
-        return held if isinstance(held, dict) else _Attributes(self.owner)
-
-    def is_in(self, model: nn.Module) -> bool:
-        """Whether the owner still stands in the model where it stood."""
-        found: Any = model
-        for part in self.parameter.split(".")[:-1]:
-            found = getattr(found, part, None)
-        return found is self.owner
+    def identity(self) -> list[tuple[str, int]]:
+        """The names, each with what holds the tensor under it."""
+        holders = (holder.owner if isinstance(holder, _Attributes) else holder for holder, _ in self.places)
+        return [(name, id(holder)) for (name, _, _), holder in zip(self.names, holders, strict=True)]
 
 
 class _Attributes:
     """What a scripted module has under its attributes."""
 
     def __init__(self, owner: nn.Module) -> None:
-        self._owner = owner
+        self.owner = owner
 
     def get(self, attribute: str) -> Any:
-        return getattr(self._owner, attribute, None)
+        return getattr(self.owner, attribute, None)
+
+
+def is_held(name: str, holder: Any, model: nn.Module) -> bool:
+    """Whether what holds a parameter still stands in the model where it stood."""
+    found: Any = model
+    for part in name.split(".")[:-1]:
+        found = getattr(found, part, None)
+    return found is holder.owner if isinstance(holder, _Attributes) else getattr(found, "_parameters", None) is holder
 
 
 def _own_parameters(module: nn.Module) -> list[str]:
@@ -224,11 +223,6 @@ def makes_its_output(module: nn.Module) -> bool:
     if type(module) not in _MAKERS or "forward" in vars(module) or _global_forward_hooks:
         return False
     return all(hasattr(hook, "__torch_unserializable__") for hook in module._forward_hooks.values())
-
-
-def initialized(parameter: Any) -> bool:
-    """Whether the parameter has values yet: a lazy one gets them in the first forward."""
-    return not is_lazy(parameter)
 
 
 def tensors_in(output: object, path: str = "", seen: frozenset[int] = frozenset()) -> Iterator[tuple[str, Tensor]]:

@@ -49,6 +49,10 @@ class Round:
         for output in self.outputs:
             output.detach()
 
+    def forget_outputs(self) -> None:
+        """Each points back at the round: without this only the garbage collector frees them."""
+        self.outputs, self.leaves = [], []
+
 
 class Pass(Measurements["Output | Parameter"]):
     """One backward call: what arrived in it, in order, and the outputs it could have reached."""

@@ -50,7 +50,9 @@ class ViewOutput(Output):
         except (RuntimeError, TypeError):  # a subclass that cannot be emptied: its changes go unnoticed
             return
         self._counter, self._version = counter, counter._version
-        recorder, self._maker = self.recorder, self.layer
+        recorder, self._maker = self.layer.recorder, self.layer
+        if recorder is None:
+            return
         latest, maker = recorder.latest_view
         if maker is not None and latest() is tensor:  # what works in place returns what another layer made
             self._maker = maker
@@ -69,11 +71,12 @@ class ViewOutput(Output):
         return self._counter is not None and self._counter._version != self._version
 
     def __call__(self, gradient: Tensor | None) -> None:
-        if gradient is not None:
+        recorder = self.layer.recorder
+        if gradient is not None and recorder is not None:
             counter = self._counter
-            task, running = self.recorder.running
+            task, running = recorder.running
             if task != current_task() or running is None:
-                running = self.recorder.running_pass()
+                running = recorder.running_pass()
             if counter is None or counter._version == self._version:
                 running.add(self, gradient)
             else:  # not all of it: the base tells, unless another hook here may replace what goes on to the base
@@ -82,9 +85,10 @@ class ViewOutput(Output):
 
     def at_base(self, gradient: Tensor | None) -> None:
         """The hook on the base."""
-        if self._counter._version == self._version or gradient is None:  # type: ignore[union-attr]
+        recorder = self.layer.recorder
+        if self._counter._version == self._version or gradient is None or recorder is None:  # type: ignore[union-attr]
             return
-        running = self.recorder.running_pass()
+        running = recorder.running_pass()
         if running.withheld.get(self) == HOOKED_VIEW:
             return
         if self._maker.makes_its_output and self.shape is not None and gradient.numel() == math.prod(self.shape):

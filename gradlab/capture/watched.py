@@ -13,9 +13,10 @@ from weakref import ref
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from gradlab.capture.engine import current_task, in_transform
-from gradlab.capture.layers import ParameterName, initialized, makes_its_output
+from gradlab.capture.layers import NamedParameter, is_held, makes_its_output
 
 if TYPE_CHECKING:
     from gradlab.capture.forward import ForwardRecorder
@@ -42,7 +43,8 @@ class Layer(Inert):
     """One watched layer; as a forward hook it reports its calls."""
 
     def __init__(self, recorder: ForwardRecorder, name: str, module: nn.Module, place: int) -> None:
-        self.recorder = recorder
+        self.recorder: ForwardRecorder | None = recorder
+        """None once the capture has ended."""
         self.name = name
         self.place = place
         self.module_type = type(module).__name__
@@ -55,6 +57,8 @@ class Layer(Inert):
 
     def __call__(self, module: nn.Module, inputs: object, returned: object) -> None:
         recorder = self.recorder
+        if recorder is None:  # another thread was about to call it when the capture ended
+            return
         if current_task() != recorder.home:
             recorder.recomputed(self, returned)
             return
@@ -112,11 +116,10 @@ def attach(owner: Callable[..., None], tensor: Tensor, hook: Callable[..., None]
 class Output(Inert):
     """One tensor that a layer returned and what is known of it; as a tensor hook it reports its gradient."""
 
-    __slots__ = ("_hooks", "call", "dtype", "layer", "note", "path", "recorder", "round", "shape", "tracked")
+    __slots__ = ("_hooks", "call", "dtype", "layer", "note", "path", "round", "shape", "tracked")
 
-    def __init__(self, recorder: ForwardRecorder, layer: Layer, path: str, tensor: Tensor | None) -> None:
-        self.recorder = recorder
-        self.round = layer.round or recorder.round
+    def __init__(self, current: Round, layer: Layer, path: str, tensor: Tensor | None) -> None:
+        self.round = current
         self.layer = layer
         self.call = layer.calls
         self.path = path
@@ -132,19 +135,16 @@ class Output(Inert):
             self.shape = tensor.shape
 
     def __call__(self, gradient: Tensor | None) -> None:
-        if gradient is not None:
-            task, running = self.recorder.running
+        recorder = self.layer.recorder
+        if gradient is not None and recorder is not None:
+            task, running = recorder.running
             if task != current_task() or running is None:
-                running = self.recorder.running_pass()
+                running = recorder.running_pass()
             running.add(self, gradient)
 
     def attach(self, tensor: Tensor) -> None:
         """Become a hook on the tensor."""
         self._hooks = attach(self, tensor)
-
-    def follow(self, other: Output) -> None:
-        """Be reported to by the hook of another output of the same tensor."""
-        self._hooks = other._hooks
 
     def detach(self) -> None:
         """Take the hook off again, if the graph that owns it exists."""
@@ -171,20 +171,24 @@ class SharedReading(Inert):
     @staticmethod
     def attach(output: Output, tensor: Tensor) -> None:
         """Put the output's hook on the tensor, or join the hook that is the last on it."""
+        if type(output) is not Output:  # a view has a hook on its base, too
+            output.attach(tensor)
+            return
         # Not on a leaf: it lives on, and its hooks are taken off one by one. Those of a round on a graph go together.
-        # A view whose base has changed loses its hooks only when it is asked for its place in the graph: asked again then.
-        if tensor._backward_hooks and tensor.grad_fn is not None and (hooks := tensor._backward_hooks):
-            place, last = next(reversed(hooks.items()))
+        if tensor._backward_hooks and tensor.grad_fn is not None:
+            hooks: Any = tensor._backward_hooks
+            place, last = next(reversed(hooks.items())) if hooks else (None, None)
             outputs = last._outputs if type(last) is SharedReading else (last,)
             if type(outputs[0]) is Output and outputs[0].round is output.round:
                 hooks[place] = SharedReading(*outputs, output)
-                output.follow(outputs[0])
+                output._hooks = ref(hooks)
                 return
-        output.attach(tensor)
+        output._hooks = attach(output, tensor)
 
     def __call__(self, gradient: Tensor | None) -> None:
-        if gradient is not None:
-            self._outputs[0].recorder.running_pass().add_shared(self._outputs, gradient)
+        recorder = self._outputs[0].layer.recorder
+        if gradient is not None and recorder is not None:
+            recorder.running_pass().add_shared(self._outputs, gradient)
 
 
 class MarkedOutput(Output):
@@ -193,10 +197,11 @@ class MarkedOutput(Output):
     __slots__ = ()
 
     def __call__(self, gradient: Tensor | None) -> None:
-        if gradient is not None:
-            running = self.recorder.running_pass()
+        recorder = self.layer.recorder
+        if gradient is not None and recorder is not None:
+            running = recorder.running_pass()
             running.marked.append(self)
-            self.recorder.watcher.marked(self, gradient)
+            recorder.watcher.marked(self, gradient)
 
 
 class Description(NamedTuple):
@@ -215,11 +220,11 @@ class Parameter(Inert):
     round = None
     """It belongs to no round, unlike an `Output`."""
 
-    def __init__(self, recorder: ForwardRecorder, names: list[ParameterName]) -> None:
-        self.recorder = recorder
-        self.names = [(name.parameter, name.layer, name.role) for name in names]
-        self.places = names
-        self.holder, self.attribute = names[0].holder, names[0].attribute
+    def __init__(self, recorder: ForwardRecorder, named: NamedParameter) -> None:
+        self.recorder: ForwardRecorder | None = recorder
+        """None once the capture has ended."""
+        self.named, self.names = named, named.names
+        self.holder, self.attribute = named.places[0]
         self.description = UNKNOWN
         self.known: nn.Parameter | None = None
         self.hooked = False
@@ -227,15 +232,16 @@ class Parameter(Inert):
         self._hooks: Callable[[], OrderedDict[Any, Any] | None] = _no_hooks
 
     def __call__(self, gradient: Tensor | None) -> None:
-        if gradient is None:
+        recorder = self.recorder
+        if gradient is None or recorder is None:
             return
-        task, running = self.recorder.running
+        task, running = recorder.running
         if task != current_task() or running is None:
             known = self.known
-            running = self.recorder.running_pass()
+            running = recorder.running_pass()
             if self.known is not known:  # the hook stood on a tensor that was under the name in the forward only
                 return
-        if self.recorder.averages is not None:
+        if recorder.averages is not None:
             running.await_average(self)
         elif running.wanted:
             running.add(self, gradient)
@@ -249,12 +255,15 @@ class Parameter(Inert):
     @property
     def may_lose_its_names(self) -> bool:
         """Whether that has to be looked for: the tensor under its first name does not tell."""
-        return len(self.places) > 1 or "parametrizations" in self.places[0].parameter
+        return len(self.names) > 1 or "parametrizations" in self.names[0][0]
 
     def has_lost_its_names(self, model: nn.Module) -> bool:
         """Whether they stand for different tensors now, or its parametrisation has been removed."""
         current = self.current
-        return any(place.holder.get(place.attribute) is not current or not place.is_in(model) for place in self.places)
+        return any(
+            holder.get(attribute) is not current or not is_held(name, holder, model)
+            for (name, _, _), (holder, attribute) in zip(self.names, self.named.places, strict=True)
+        )
 
     def refresh(self) -> bool:
         """Put the hook on the tensor that is to be watched now; whether that, or anything about it, has changed."""
@@ -269,8 +278,9 @@ class Parameter(Inert):
         ):
             return False
         swapped = self.known if self.known is not None and self.known._cdata != self._inside else None
-        self.release()
-        if parameter is None or not initialized(parameter):
+        if self.known is not None:
+            self.release()
+        if parameter is None or is_lazy(parameter):  # a lazy one gets its values in the first forward
             self.description = UNKNOWN
         else:
             self.description = Description(parameter.shape, parameter.dtype)
@@ -292,7 +302,8 @@ class Parameter(Inert):
 
     def forget_model(self) -> None:
         self.release()
-        self.places, self.holder = [], {}
+        self.recorder = None
+        self.named, self.holder = NamedParameter(self.names, []), {}
 
 
 def _no_hooks() -> None:
