@@ -67,7 +67,7 @@ class Recorder(ForwardRecorder):
         self._unfinished: dict[int, Pass] = {}
         self.descriptions: dict[Parameter, Description] = {}
         self._warned: set[str] = set()
-        self.refresh_parameters()
+        self._refresh(self.parameters)
 
     def refresh_parameters(self) -> list[Parameter]:
         """Watch the tensors that stand under the parameters' names now; those for which that, or their kind, is new.
