@@ -119,3 +119,20 @@ def test_a_hundred_passes_are_kept_unless_said_otherwise():
         for factor in range(105):
             (factor * model(x)).sum().backward()
     assert [done.outputs[0].statistics.max for done in capture.passes] == list(range(5, 105))
+
+
+def test_a_models_own_dict_of_layers_may_be_called_as_pytorch_calls_its_parametrisations():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.parametrizations = nn.ModuleDict({"weight": nn.Linear(3, 4), "other": nn.Sequential(nn.Linear(4, 2))})
+
+        def forward(self, x):
+            return self.parametrizations["other"](self.parametrizations["weight"](x))
+
+    (done,) = captured(seeded(Net), run).passes
+    layers = ["parametrizations.weight", "parametrizations.other.0"]
+    assert [(record.layer, str(record.status)) for record in done.outputs] == [(layer, "ok") for layer in layers]
+    assert [(record.layer, record.role) for record in done.parameters] == [
+        (layer, role) for layer in layers for role in ("weight", "bias")
+    ]

@@ -233,3 +233,58 @@ def test_a_forward_between_two_passes_belongs_to_the_next(method):
     first, second = captured(model, run, method).passes
     assert [record.call for record in first.outputs] == [0, 0, 0]
     assert [(record.call, record.shape[0]) for record in second.outputs] == [(0, 7)] * 3 + [(1, 2)] * 3
+
+
+class Scaled(nn.Module):
+    """One of its layers returns its own parameter: a leaf, which every forward shares."""
+
+    class Scale(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.factor = nn.Parameter(torch.ones(4))
+
+        def forward(self):
+            return self.factor
+
+    def __init__(self):
+        super().__init__()
+        self.linear, self.scale = nn.Linear(3, 4), self.Scale()
+
+    def forward(self, x):
+        return self.linear(x) * self.scale()
+
+
+@each_method
+def test_a_leaf_does_not_say_which_of_two_forwards_its_gradient_belongs_to(method):
+    model, x = seeded(Scaled), batch(5, 3)
+
+    def run(model):
+        first = model(x).sum()
+        first.backward(retain_graph=True)
+        model(x)
+        first.backward()
+
+    before, after = captured(model, run, method).passes
+    if method == "tensor_hooks":
+        assert statuses(before)["scale", 0, "0"] == "ok"
+    assert {status for (layer, _, _), status in statuses(after).items() if layer == "scale"} == {"unsupported"}
+    assert statuses(after)["linear", 0, "0"] == ("unsupported" if method == "retain_grad" else "ok")
+    assert_parameters(after, parameter_gradients(model, model(x).sum()))
+
+
+@each_method
+def test_a_capture_may_begin_and_end_inside_another_backward(method):
+    model, x, captures = small(), batch(5, 3), []
+
+    def inside(gradient):
+        with torch.enable_grad():
+            captures.append(captured(model, lambda m: m(x).square().sum().backward(), method))
+
+    start = torch.ones(3, requires_grad=True)
+    again = start * 3
+    again.register_hook(inside)
+    again.sum().backward()
+    (done,) = captures[0].passes
+    outputs, parameters = truth(model, x)
+    assert_outputs(done, outputs, method)
+    assert_parameters(done, parameters)

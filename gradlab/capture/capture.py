@@ -116,11 +116,13 @@ class GradientCapture:
             raise CaptureError("a capture is entered once; make a new one with capture_gradients")
         survey = Survey(self._model)
         modules = survey.layers(self._layers)
-        parameters = survey.parameters(None if self._layers in (None, "all") else modules)
+        among = None if self._layers in (None, "all") else list(modules)
         try:
             self._recorder = recorder = Recorder(
                 modules,
-                parameters,
+                survey.parameters(among),
+                self._model,
+                among,
                 survey.hidden_layers(),
                 keep_passes=self._keep_passes,
                 keep_gradients=self._keep_gradients,
@@ -210,7 +212,7 @@ class GradientCapture:
 
     def _convert(self, finished: Pass) -> BackwardPass:
         assert self._recorder is not None
-        layers, parameters, keep = self._recorder.layers, self._recorder.parameters, self._keep_gradients
+        layers, parameters, keep = self._recorder.layers, finished.parameters, self._keep_gradients
         return BackwardPass(
             partial(output_records, finished, layers, keep), partial(parameter_records, finished, parameters, keep)
         )

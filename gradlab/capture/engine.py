@@ -64,7 +64,11 @@ def replayed_context() -> tuple[object | None, list[object]]:
 
 
 def _context(frame: FrameType) -> object | None:
-    context = frame.f_locals.get("ctx") if frame.f_code.co_varnames[:1] == ("ctx",) else None
+    code = frame.f_code
+    # Most name it ctx, but nobody has to.
+    if code.co_name not in ("forward", "backward") or not code.co_argcount or code.co_varnames[0] == "self":
+        return None
+    context = frame.f_locals.get(code.co_varnames[0])
     return context if isinstance(context, torch.autograd.function.BackwardCFunction) else None
 
 

@@ -32,11 +32,15 @@ class ForwardRecorder(ABC):
         self.wanted = wanted
         self.round = Round(0, wanted=True)
         self.between_rounds = True
+        self.home = engine.current_task()
+        """The backward call inside which the capture began, if it did."""
         self.running: tuple[int, Pass | None] = (engine.NO_TASK, None)
         """The backward call seen last, and its pass."""
         self.averages: Averages | None = None
         """Which parameters' gradients are averaged over processes; None where none are."""
         self.watcher: Watcher
+        self.latest_view: tuple[Callable[[], Tensor | None], Layer | None] = (lambda: None, None)
+        """The view that a layer returned last, and the layer that returned it first."""
         self._earlier_rounds: list[Round] = []
         self._checkpoints: WeakKeyDictionary[object, list[Output]] = WeakKeyDictionary()
 
@@ -52,6 +56,10 @@ class ForwardRecorder(ABC):
     def warn_once(self, key: str, message: str) -> None:
         """Give this warning unless one with this key was given."""
 
+    @abstractmethod
+    def find_new_parameters(self) -> None:
+        """Watch what has been thawed, or put in a parameter's place, by the time that a forward begins."""
+
     def open_round(self) -> None:
         """Begin to count calls anew, unless the round before is still waiting for its backward."""
         self.drop_interrupted(depth=0)
@@ -64,6 +72,8 @@ class ForwardRecorder(ABC):
         self.between_rounds = False
         if (around := running_wrapper()) is not None:
             self.averages = Averages([around]) if self.averages is None else self.averages.joined_by(around)
+        if self.round.wanted:
+            self.find_new_parameters()
 
     @staticmethod
     def _still_reachable(earlier: Round) -> bool:
@@ -75,7 +85,7 @@ class ForwardRecorder(ABC):
     def await_gradient(self, layer: Layer, path: str, tensor: Tensor) -> None:
         """Take note of a tensor that a layer has returned."""
         watcher, current = self.watcher, layer.round or self.round
-        output = watcher.output_type(current, layer, path, tensor)
+        output = (watcher.view_type if tensor._is_view() else watcher.output_type)(current, layer, path, tensor)
         current.outputs.append(output)
         if output.tracked:
             watcher.watch(output, tensor)
@@ -86,7 +96,7 @@ class ForwardRecorder(ABC):
             for context in engine.function_contexts():
                 self._checkpoints.setdefault(context, []).append(output)
         if len(current.outputs) > current.limit:
-            current.trim()
+            current.trim(awaited={id(each) for waiting in self._checkpoints.values() for each in waiting})
 
     def await_parts(self, layer: Layer, returned: object) -> None:
         """Take note of every tensor in what a layer has returned."""
@@ -129,6 +139,7 @@ class ForwardRecorder(ABC):
             waiting.remove(output)
             if tensor.requires_grad:
                 output.tracked = True
+                self.running_pass().replayed.add(output)
                 self.watcher.watch(output, tensor)
             for context in inside:  # a checkpoint inside a checkpoint: it is run without grad once more
                 self._checkpoints.setdefault(context, []).append(output)

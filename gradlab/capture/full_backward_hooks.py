@@ -48,6 +48,7 @@ class FullBackwardHooks:
     """The hook reports a layer, not a call: a tensor hook on the raw output marks the call that has been passed."""
 
     output_type: type[Output] = MarkedOutput
+    view_type: type[Output] = MarkedOutput
 
     def __init__(self, recorder: Recorder, modules: dict[str, nn.Module]) -> None:
         self._recorder = recorder

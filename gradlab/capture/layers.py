@@ -13,8 +13,9 @@ from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.module import _global_forward_hooks
 from torch.nn.parallel import DistributedDataParallel
-from torch.nn.utils.parametrize import ParametrizationList, is_parametrized
+from torch.nn.utils.parametrize import ParametrizationList
 
 from gradlab.errors import CaptureError, listed
 
@@ -65,7 +66,7 @@ class Survey:
 
     def _is_layer(self, name: str, module: nn.Module) -> bool:
         can_be_called = self._can_be_called
-        if id(module) not in can_be_called or ("parametrizations" in name and "parametrizations" in name.split(".")):
+        if id(module) not in can_be_called or ("parametrizations" in name and self._parametrization(name.split("."))):
             return False
         children = [child for child in module._modules.values() if child is not None] if module._modules else ()
         if not children:
@@ -75,7 +76,16 @@ class Survey:
         parts = list(self._parts_of(module))
         owners = (part for part in (module, *parts) if part is module or id(part) not in can_be_called)
         owns_parameters = any(map(_own_parameters, owners))
-        return owns_parameters or is_parametrized(module) or not any(id(part) in can_be_called for part in parts)
+        parametrized = any(isinstance(part, ParametrizationList) for part in parts)
+        return owns_parameters or parametrized or not any(id(part) in can_be_called for part in parts)
+
+    def _parametrization(self, path: list[str]) -> int:
+        """Where in the path a parametrisation stands; 0 where there is none: others may use PyTorch's name for it, too."""
+        for place, part in enumerate(path[1:], start=1):
+            within = self.named.get(".".join(path[: place + 1])) if path[place - 1] == "parametrizations" else None
+            if isinstance(within, ParametrizationList) and part:
+                return place
+        return 0
 
     def _parts_of(self, module: nn.Module) -> Iterator[nn.Module]:
         """Its children, with the content of those that cannot be called."""
@@ -126,24 +136,25 @@ class Survey:
             if layers is not None and not any(f"{prefix}.".startswith(f"{name}.") or not name for name in layers):
                 continue
             is_layer = id(module) in self._can_be_called and "parametrizations" not in prefix
-            holder = held if isinstance(held, dict) else module
+            holder = held if isinstance(held, dict) else _Attributes(module)
             for attribute, parameter in held.items():
                 if parameter is None:
                     continue
                 layer, known_as = (prefix, attribute) if is_layer else self._owner(prefix, attribute)
                 name = f"{prefix}.{attribute}" if prefix else attribute, layer, role_of(self.named[layer], known_as)
                 if (known := found.get(id(parameter))) is None:
-                    found[id(parameter)] = NamedParameter([name], holder, attribute)
+                    found[id(parameter)] = NamedParameter([name], [(holder, attribute)])
                 else:
                     known.names.append(name)
+                    known.places.append((holder, attribute))
         return list(found.values())
 
     def _owner(self, prefix: str, attribute: str) -> tuple[str, str]:
         """The layer that a parameter belongs to, and what it is called there."""
-        path = prefix.split(".")
-        if "parametrizations" in path:  # as in layer.parametrizations.weight.original0
-            place = path.index("parametrizations")
-            return ".".join(path[:place]), [*path, attribute][place + 1]
+        if "parametrizations" in prefix:  # as in layer.parametrizations.weight.original0
+            path = prefix.split(".")
+            if place := self._parametrization(path):
+                return ".".join(path[: place - 1]), path[place]
         while prefix and id(self.named[prefix]) not in self._can_be_called:  # a list of parameters
             prefix, _, attribute = prefix.rpartition(".")
         return prefix, attribute
@@ -170,13 +181,36 @@ COMPILED = (
 
 
 class NamedParameter(NamedTuple):
-    """A parameter's names and where it is held under the first of them."""
+    """A parameter's names and where it is held under each of them."""
 
     names: list[tuple[str, str, str]]
     """Each with the layer that owns it there and what it is to that layer: weight, bias or other."""
-    holder: Any
-    """Where the tensor is looked up: the owner's dict, or the owner itself if it is scripted and has none."""
-    attribute: str
+    places: list[tuple[Any, str]]
+    """What gives the tensor for which attribute: the owner's dict, without detours, unless it is scripted and has none."""
+
+    @property
+    def identity(self) -> list[tuple[str, int]]:
+        """The names, each with what holds the tensor under it."""
+        holders = (holder.owner if isinstance(holder, _Attributes) else holder for holder, _ in self.places)
+        return [(name, id(holder)) for (name, _, _), holder in zip(self.names, holders, strict=True)]
+
+
+class _Attributes:
+    """What a scripted module has under its attributes."""
+
+    def __init__(self, owner: nn.Module) -> None:
+        self.owner = owner
+
+    def get(self, attribute: str) -> Any:
+        return getattr(self.owner, attribute, None)
+
+
+def is_held(name: str, holder: Any, model: nn.Module) -> bool:
+    """Whether what holds a parameter still stands in the model where it stood."""
+    found: Any = model
+    for part in name.split(".")[:-1]:
+        found = getattr(found, part, None)
+    return found is holder.owner if isinstance(holder, _Attributes) else getattr(found, "_parameters", None) is holder
 
 
 def _own_parameters(module: nn.Module) -> list[str]:
@@ -191,6 +225,23 @@ def role_of(owner: nn.Module, attribute: str) -> str:
         words = attribute.split("_")
         return next((role for role in ("weight", "bias") if role in words), "other")
     return "other"
+
+
+_MAKERS = {
+    nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d,
+    nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d, nn.MaxPool1d, nn.AvgPool1d, nn.AdaptiveAvgPool1d,
+}  # fmt: skip
+
+
+def makes_its_output(module: nn.Module) -> bool:
+    """Whether what the module returns is new, or has another shape of something new, which nobody else can have used.
+
+    Known only of PyTorch's own layers whose forward nobody has replaced. A hook after it may have used its output and
+    returned another.
+    """
+    if type(module) not in _MAKERS or "forward" in vars(module) or _global_forward_hooks:
+        return False
+    return all(hasattr(hook, "__torch_unserializable__") for hook in module._forward_hooks.values())
 
 
 MOST_VALUES = 100_000

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import chain
 from typing import Any, Generic, TypeVar
 
@@ -132,13 +132,17 @@ class Measurements(Generic[Owner]):
         self._pool.append(self._slabs)
         self._slabs = {}
 
-    def add_up_parts(self) -> list[Owner]:
+    def add_up_parts(self, without: Collection[int] = ()) -> list[Owner]:
         """Make one arrival of all those of one owner, with the sum of its parts; the owners whose parts are not kept.
+
+        The arrivals numbered in `without` are forgotten.
 
         A re-entrant checkpoint runs a backward of its own: a parameter used inside and outside receives a part from each.
         """
         places: dict[int, list[int]] = {}
         for index, owner in enumerate(self.arrived):
+            if index in without:
+                continue
             places.setdefault(id(owner), []).append(index)
         lost = []
         for first, *others in places.values():

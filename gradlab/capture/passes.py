@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
+from itertools import chain, pairwise
 
 from torch import Tensor
 
@@ -11,6 +13,12 @@ from gradlab.capture.watched import Description, Layer, Output, Parameter
 
 DEAD_CALLS_KEPT = 1_000
 """Calls of one round that are still listed when no gradient can reach them any more: forwards without end are bounded."""
+
+IN_PARTS = "its gradient arrived in several parts that can no longer be added up"
+ASKED_INSIDE = (
+    "torch.autograd.grad was called inside the backward, in a hook or a custom function, and went through it: what arrived is"
+    " not the gradient of the loss"
+)
 
 
 class Round:
@@ -25,14 +33,16 @@ class Round:
         self.closed = False
         self.limit = 3 * DEAD_CALLS_KEPT
 
-    def trim(self) -> None:
-        """Forget the oldest calls that no gradient can reach any more."""
+    def trim(self, awaited: set[int]) -> None:
+        """Forget the oldest calls that no gradient can reach any more; those awaited (by id) a checkpoint may run again."""
         old, recent = self.outputs[:-DEAD_CALLS_KEPT], self.outputs[-DEAD_CALLS_KEPT:]
         leaves = set(map(id, self.leaves))  # a leaf lives on whatever happens to the forward that returned it
         for output in self.leaves[:-DEAD_CALLS_KEPT]:
             output.detach()
         self.leaves = self.leaves[-DEAD_CALLS_KEPT:]
-        self.outputs = [output for output in old if output.alive and id(output) not in leaves] + recent
+        self.outputs = [
+            output for output in old if (output.alive and id(output) not in leaves) or id(output) in awaited
+        ] + recent
         self.limit = max(3 * DEAD_CALLS_KEPT, 2 * len(self.outputs))
 
     def remove_hooks(self) -> None:
@@ -60,12 +70,50 @@ class Pass(Measurements["Output | Parameter"]):
         self.scale = 1.0
         self.marked: list[Output] = []
         self.reports: list[tuple[Layer, tuple[Tensor | None, ...]]] = []
+        self.parameters: list[Parameter] = []
         self.descriptions: dict[Parameter, Description] = {}
         self.again = False
         """Whether it began with no forward since the pass before."""
         self.averaged: dict[Parameter, bool] = {}
         """Those whose gradient is averaged over processes, and whether `.grad` was zero before."""
+        self.late: list[Parameter] = []
+        """Those that are in this backward and got a hook only when it had begun."""
         self.rounds: list[Round] = []
         self.outputs: list[Output] = []
         self.untracked: set[Parameter] = set()
         self.replays: dict[object, list[Output]] = {}
+        self.replayed: set[Output] = set()
+        """The outputs of a checkpoint's second run."""
+        self.asked: set[int] = set()
+        """The calls of torch.autograd.grad inside this backward."""
+        self.switches: list[tuple[int, int, bool]] = []
+        """What had arrived and was marked whenever one backward gave way to another, and whether that was asked for."""
+
+    def switch(self, asked: bool) -> None:
+        """Take note that one backward gives way to another, and whether torch.autograd.grad has asked for that."""
+        self.switches.append((len(self.arrived), len(self.marked), asked))
+
+    def judge_parts(self) -> None:
+        """Settle what each owner received, where a backward ran inside this one.
+
+        A checkpoint's second run belongs to this pass. A call of torch.autograd.grad is no part of the loss: it adds
+        nothing to a parameter, and what reaches an output of the first run is a step on the way to something else.
+        """
+        asked = self._asked_for(0)
+        outside = {id(owner) for index, owner in enumerate(self.arrived) if index not in asked}
+        inside = [self.arrived[index] for index in asked]
+        inside += [self.marked[index] for index in self._asked_for(1)]
+        for owner in inside:
+            if owner not in self.replayed and (isinstance(owner, Output) or id(owner) not in outside):
+                self.withheld[owner] = ASKED_INSIDE
+        for noted in (self.arrived, self.marked):
+            for owner, parts in Counter(noted).items():
+                if parts > 1 and isinstance(owner, Output) and owner not in self.replayed:
+                    self.withheld.setdefault(owner, IN_PARTS)
+        for owner in self.add_up_parts(without={i for i in asked if self.arrived[i] not in self.replayed}):
+            self.withheld.setdefault(owner, IN_PARTS)
+
+    def _asked_for(self, kind: int) -> set[int]:
+        """The numbers of those that arrived, or were marked, in a call of torch.autograd.grad inside this backward."""
+        spans = [range(one[kind], other[kind]) for one, other in pairwise(self.switches) if one[2]]
+        return set(chain.from_iterable(spans))

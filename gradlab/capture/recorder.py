@@ -16,7 +16,7 @@ from torch import nn
 from gradlab.capture import engine
 from gradlab.capture.averages import Averages
 from gradlab.capture.forward import ForwardRecorder
-from gradlab.capture.layers import NamedParameter
+from gradlab.capture.layers import NamedParameter, Survey, is_held
 from gradlab.capture.measurements import Pool
 from gradlab.capture.passes import Pass, Round
 from gradlab.capture.watched import Description, Parameter
@@ -24,7 +24,14 @@ from gradlab.errors import CaptureWarning
 
 _round_of = attrgetter("round")
 SHARDED = "fully sharded: no process has the whole gradient when it arrives; gather .grad after backward (full_tensor())"
-IN_PARTS = "its gradient arrived in several parts that can no longer be added up"
+LEAF = "the layer returned a leaf, and a leaf does not tell which forward its gradient belongs to, this one or one begun later"
+LATE = (
+    "it was thawed or replaced after the forward had begun, and its gradient came before that of any layer: do so before the"
+    " forward"
+)
+REPLACED = (
+    "the module that held it has left the model, and the one in its place is not watched; begin a capture after the change"
+)
 
 
 class Recorder(ForwardRecorder):
@@ -34,6 +41,8 @@ class Recorder(ForwardRecorder):
         self,
         layers: dict[str, nn.Module],
         parameters: Iterable[NamedParameter],
+        model: nn.Module,
+        among: Iterable[str] | None,
         hidden: Mapping[str, str],
         *,
         keep_passes: int | None,
@@ -43,7 +52,13 @@ class Recorder(ForwardRecorder):
         averages: Averages | None,
     ) -> None:
         super().__init__(layers, hidden, wanted)
+        self._model: nn.Module | None = model
+        self._among = among
+        """The layers whose parameters are watched; None for all."""
         self.parameters = [Parameter(self, named) for named in parameters]
+        self._unsteady = [parameter for parameter in self.parameters if parameter.may_lose_its_names]
+        self._absent: list[Parameter] = []
+        self._sharded: tuple[str, ...] = ()
         self._passes: deque[Pass] = deque(maxlen=keep_passes)
         self._pool: Pool = []
         self._inner: deque[Pass] = deque(maxlen=keep_passes)
@@ -55,24 +70,73 @@ class Recorder(ForwardRecorder):
         self._unfinished: dict[int, Pass] = {}
         self.descriptions: dict[Parameter, Description] = {}
         self._warned: set[str] = set()
-        self.refresh_parameters()
+        self._refresh(self.parameters)
 
     def withhold_sharded(self, modules: Iterable[str]) -> None:
         """Give no gradients of parameters inside these modules, as none is whole when it arrives."""
-        for parameter in self.parameters if modules else ():
+        self._sharded = tuple(modules)
+        self._mark_sharded()
+
+    def _mark_sharded(self) -> None:
+        for parameter in self.parameters if self._sharded else ():
             names = [name for name, _, _ in parameter.names]
-            if any(not module or name.startswith(f"{module}.") for module in modules for name in names):
+            if any(not module or name.startswith(f"{module}.") for module in self._sharded for name in names):
                 parameter.note = SHARDED
 
-    def refresh_parameters(self) -> None:
-        """Watch the tensors that stand under the parameters' names now.
+    def refresh_parameters(self) -> list[Parameter]:
+        """Watch the tensors that stand under the parameters' names now; those for which that, or their kind, is new.
 
-        Done when a backward begins: a hook put on a leaf then is still in time, as the layer's output comes first, and by
+        Done when a backward begins: a hook put on a leaf then is still in time where a layer's output comes first, and by
         then a lazy parameter has its values, a frozen one may have been thawed, and a swapped one is back in its place.
         """
-        changed = [parameter for parameter in self.parameters if parameter.refresh()]
+        if self._have_lost_names():
+            self._survey_again()
+        changed = self._refresh(self.parameters)
+        if changed and self._are_called_otherwise():
+            self._survey_again()
+            changed += self._refresh(self.parameters)
+        return changed
+
+    def _have_lost_names(self) -> bool:
+        return self._model is not None and any(p.has_lost_its_names(self._model) for p in self._unsteady)
+
+    def _are_called_otherwise(self) -> bool:
+        """Whether a parameter has gone from its place, or is in another's, too."""
+        known = [id(parameter.known) for parameter in self.parameters if parameter.known is not None]
+        return len(set(known)) < len(known) or any(parameter.current is None for parameter in self.parameters)
+
+    def _refresh(self, parameters: Iterable[Parameter]) -> list[Parameter]:
+        changed = [parameter for parameter in parameters if parameter.refresh()]
         if changed:  # a new dict: finished passes keep theirs
             self.descriptions = {**self.descriptions, **{parameter: parameter.description for parameter in changed}}
+        return changed
+
+    def find_new_parameters(self) -> None:
+        # Less than refresh_parameters looks for, and in time where the loss itself uses a parameter, whose gradient may come
+        # before that of any output. What is no leaf is there for this forward only, as in torch.func.functional_call.
+        new = [  # written out: every round asks
+            p
+            for p in self.parameters
+            if (known := p.known) is None or p.holder.get(p.attribute) is not known or known.requires_grad is not p.hooked
+        ]
+        lasting = new and all((now := parameter.current) is None or now.is_leaf for parameter in new)
+        if lasting or self._have_lost_names():
+            self.refresh_parameters()
+
+    def _survey_again(self) -> None:
+        """Look for the parameters anew: one has lost its name, as when it is pruned, or has been tied or untied."""
+        if self._model is None:
+            return
+        known = {tuple(parameter.named.identity): parameter for parameter in self.parameters}
+        # a new list: finished passes keep theirs
+        self.parameters = [
+            known.pop(key) if (key := tuple(named.identity)) in known else Parameter(self, named)
+            for named in Survey(self._model).parameters(self._among)
+        ]
+        self._mark_sharded()
+        self._unsteady = [parameter for parameter in self.parameters if parameter.may_lose_its_names]
+        for gone in known.values():
+            gone.release()
 
     def running_pass(self) -> Pass:
         task = engine.current_task()
@@ -90,14 +154,20 @@ class Recorder(ForwardRecorder):
             if around:  # a backward inside a backward is part of the outer one
                 entered = max(around, key=lambda p: p.depth)
                 entered.joined = True
+                if engine.asked_by_grad():
+                    entered.asked.add(task)
             else:
                 keep = self._keep_gradients or bool(self._checkpoints)
                 entered = Pass(depth, self._is_inner(), self._now_wanted(), keep, self._pool)
                 entered.again = self.round.closed
                 engine.when_backward_ends(partial(self._finish, entered))
-                self.refresh_parameters()
-                entered.descriptions = self.descriptions
+                changed = self.refresh_parameters()
+                entered.parameters, entered.descriptions = self.parameters, self.descriptions
+                if changed:
+                    entered.late = [p for p in changed if p.known is not None and p.hooked and engine.accumulates_into(p.known)]
             self._unfinished[task] = entered
+        if entered.joined:
+            entered.switch(task in entered.asked)
         self.running = (task, entered)
         return entered
 
@@ -132,12 +202,13 @@ class Recorder(ForwardRecorder):
 
     def _complete(self, finished: Pass) -> None:
         if self.averages is not None:
-            self.averages.read(finished, self.parameters)
+            self.averages.read(finished, finished.parameters)
+        if finished.joined:
+            finished.switch(asked=False)
         self.watcher.collect(finished)
         finished.settle()
         if finished.joined:
-            for reading in finished.add_up_parts():
-                finished.withheld[reading] = IN_PARTS
+            finished.judge_parts()
         if not self._keep_gradients:
             finished.drop_gradients()
         finished.scale = self._loss_scale()
@@ -146,8 +217,12 @@ class Recorder(ForwardRecorder):
         rounds = list(map(_round_of, finished.arrived))
         finished.rounds = self._reached({*rounds, *map(_round_of, finished.withheld)})
         finished.outputs = list(chain.from_iterable([each.outputs for each in finished.rounds]))
-        if rounds.count(None) < len(self.parameters):
-            finished.untracked = {p for p in self.parameters if (leaf := p.current) is None or not leaf.requires_grad}
+        if any(each.leaves for each in finished.rounds if each is not self.round):
+            # What arrives at a leaf goes to the latest forward that returned it.
+            leaves = chain(self.round.leaves, *(each.leaves for each in finished.rounds))
+            finished.withheld |= dict.fromkeys(leaves, LEAF)
+        if rounds.count(None) < len(finished.parameters):
+            self._explain_absent(finished)
         if not finished.inner and self.round in finished.rounds:
             self.round.closed = self.between_rounds = True
         if finished.inner:
@@ -160,6 +235,26 @@ class Recorder(ForwardRecorder):
             self._warn_about_unseen(finished)
         if self.when_finished is not None:
             self.when_finished(finished)
+
+    def _explain_absent(self, finished: Pass) -> None:
+        """Say of the parameters that no gradient arrived at, whether they could have had one."""
+        finished.untracked = {p for p in finished.parameters if (leaf := p.current) is None or not leaf.requires_grad}
+        arrived = set(map(id, finished.arrived))
+        for parameter in finished.late:
+            if id(parameter) not in arrived:
+                finished.withheld.setdefault(parameter, LATE)
+        absent = [p for p in finished.parameters if id(p) not in arrived]
+        if absent == self._absent or self._model is None:
+            return
+        self._absent = absent
+        gone = [p for p in absent if p.named.places and not is_held(p.names[0][0], p.holder, self._model)]
+        for parameter in gone:
+            finished.withheld[parameter] = REPLACED
+            layer = parameter.names[0][1]
+            self.warn_once(layer, f"layer {layer!r} was replaced inside the with block: {REPLACED}")
+        if gone:
+            self._survey_again()
+            self.refresh_parameters()
 
     def _reached(self, rounds: set[Round | None]) -> list[Round]:
         """These rounds in order, whose outputs a pass reached; the one at hand where it reached parameters only."""
@@ -210,6 +305,8 @@ class Recorder(ForwardRecorder):
         step does, and no work to the garbage collector, which took a tenth of its time.
         """
         self.closed = True
+        self._model = None
+        self._absent = []
         for layer in self.layers:
             layer.recorder = None
         for parameter in self.parameters:

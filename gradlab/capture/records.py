@@ -44,7 +44,7 @@ STATUS_HELP = {
     Status.NON_FINITE: "At least one entry is NaN or infinite; the statistics cover the finite entries.",
     Status.EMPTY: "The tensor has no entries.",
     Status.NO_GRADIENT: "Tracked by autograd, but no gradient arrived: the loss does not depend on it.",
-    Status.NOT_TRACKED: "Not tracked by autograd: frozen, or run under no_grad.",
+    Status.NOT_TRACKED: "Not tracked by autograd when the layer returned it: frozen, or run under no_grad.",
     Status.NEVER_CALLED: "The layer's forward did not run.",
     Status.UNSUPPORTED: "This method cannot measure it; the note says why.",
 }

@@ -3,6 +3,9 @@
 `.grad` belongs to the tensor, not to the layer: once the tensor is changed in place, PyTorch stores the gradient of what
 it has become (https://github.com/pytorch/pytorch/pull/117552). Such a number is withheld. A tensor hook only marks that,
 and in which order, a gradient passed.
+
+Every output is kept until its backward is over and the next forward begins. PyTorch cannot be told to retain no longer: an
+output that outlives the block goes on filling its `.grad`.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from torch import Tensor, nn
 
 from gradlab.capture.passes import Pass, Round
 from gradlab.capture.recorder import Recorder
+from gradlab.capture.views import MarkedView
 from gradlab.capture.watched import Layer, MarkedOutput, Output
 from gradlab.errors import CaptureError
 
@@ -30,6 +34,7 @@ class _Retained:
 
 class RetainGrad:
     output_type: type[Output] = MarkedOutput
+    view_type: type[Output] = MarkedView
 
     def __init__(self, recorder: Recorder, modules: dict[str, nn.Module]) -> None:
         self._recorder = recorder

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from gradlab.capture.engine import NO_TASK, current_task, in_transform
-from gradlab.capture.layers import NamedParameter
+from gradlab.capture.engine import current_task, in_transform
+from gradlab.capture.layers import NamedParameter, is_held, makes_its_output
 
 if TYPE_CHECKING:
     from gradlab.capture.forward import ForwardRecorder
@@ -61,12 +61,13 @@ class Layer(Inert):
         """Forward calls so far in this round."""
         self.hidden = ""
         """Why its calls may go unseen, if they may."""
+        self._module = ref(module)
 
     def __call__(self, module: nn.Module, inputs: object, returned: object) -> None:
         recorder = self.recorder
         if recorder is None:  # another thread was about to call it when the capture ended
             return
-        if current_task() != NO_TASK:
+        if current_task() != recorder.home:
             recorder.recomputed(self, returned)
             return
         if recorder.between_rounds:
@@ -87,6 +88,12 @@ class Layer(Inert):
             recorder.await_parts(self, returned)
         self.calls += 1
 
+    @property
+    def makes_its_output(self) -> bool:
+        """Whether nobody else can have used what it returns, or what that is a view of."""
+        module = self._module()
+        return module is not None and makes_its_output(module)
+
 
 class Untraced(Inert):
     """A hook that torch.compile calls from Python instead of tracing into it."""
@@ -98,7 +105,7 @@ class Untraced(Inert):
         self._call(self._hook, *arguments)
 
 
-def attach(hook: Callable[..., None], tensor: Tensor) -> ref[OrderedDict[Any, Any]]:
+def attach(owner: Callable[..., None], tensor: Tensor, hook: Callable[..., None] | None = None) -> ref[OrderedDict[Any, Any]]:
     """Put a hook on a tensor; the dict that holds it then, which is as alive as the tensor or its place in the graph.
 
     What `Tensor.register_hook` does, without the handle it makes: a third of the time, and the largest part of what a
@@ -110,7 +117,7 @@ def attach(hook: Callable[..., None], tensor: Tensor) -> ref[OrderedDict[Any, An
         hooks = tensor._backward_hooks = OrderedDict()
         if node is not None:
             node._register_hook_dict(tensor)
-    hooks[hook] = hook
+    hooks[owner] = hook or owner
     return ref(hooks)
 
 
@@ -172,8 +179,10 @@ class SharedReading(Inert):
     @staticmethod
     def attach(output: Output, tensor: Tensor) -> None:
         """Put the output's hook on the tensor, or join the hook that is the last on it."""
+        if type(output) is not Output:  # a view has a hook on its base, too
+            output.attach(tensor)
+            return
         # Not on a leaf: it lives on, and its hooks are taken off one by one. Those of a round on a graph go together.
-        # A view whose base has changed loses its hooks only when it is asked for its place in the graph: asked again then.
         if tensor._backward_hooks and tensor.grad_fn is not None:
             hooks: Any = tensor._backward_hooks
             place, last = next(reversed(hooks.items())) if hooks else (None, None)
@@ -224,11 +233,13 @@ class Parameter(Inert):
     def __init__(self, recorder: ForwardRecorder, named: NamedParameter) -> None:
         self.recorder: ForwardRecorder | None = recorder
         """None once the capture has ended."""
-        self.names, self._holder, self._attribute = named
+        self.named, self.names = named, named.names
+        self.holder, self.attribute = named.places[0]
         self.description = UNKNOWN
-        self._known: nn.Parameter | None = None
-        self._hooked = False
-        self._hooks: ref[OrderedDict[Any, Any]] | None = None
+        self.known: nn.Parameter | None = None
+        self.hooked = False
+        self._inside = 0
+        self._hooks: Callable[[], OrderedDict[Any, Any] | None] = _no_hooks
 
     def __call__(self, gradient: Tensor | None) -> None:
         recorder = self.recorder
@@ -236,42 +247,72 @@ class Parameter(Inert):
             return
         task, running = recorder.running
         if task != current_task() or running is None:
+            known = self.known
             running = recorder.running_pass()
+            if self.known is not known:  # the hook stood on a tensor that was under the name in the forward only
+                return
         if running.wanted and (recorder.averages is None or not recorder.averages.await_average(self, running)):
             running.add(self, gradient)
 
     @property
     def current(self) -> nn.Parameter | None:
         """The tensor under the name now: while we watch it may be replaced, frozen, thawed or lazily made."""
-        if isinstance(self._holder, dict):  # what getattr would find, without its detours
-            return self._holder.get(self._attribute)
-        return getattr(self._holder, self._attribute, None)
+        found: nn.Parameter | None = self.holder.get(self.attribute)
+        return found
+
+    @property
+    def may_lose_its_names(self) -> bool:
+        """Whether that has to be looked for: the tensor under its first name does not tell."""
+        return len(self.names) > 1 or "parametrizations" in self.names[0][0]
+
+    def has_lost_its_names(self, model: nn.Module) -> bool:
+        """Whether they stand for different tensors now, or its parametrisation has been removed."""
+        current = self.current
+        return any(
+            holder.get(attribute) is not current or not is_held(name, holder, model)
+            for (name, _, _), (holder, attribute) in zip(self.names, self.named.places, strict=True)
+        )
 
     def refresh(self) -> bool:
-        """Put the hook on the tensor that is to be watched now; whether its description has changed."""
-        parameter, before = self.current, self.description
-        known = parameter is not None and parameter is self._known
-        if known and parameter.requires_grad is self._hooked and parameter.dtype is before.dtype:  # type: ignore[union-attr]
+        """Put the hook on the tensor that is to be watched now; whether that, or anything about it, has changed."""
+        parameter, before = self.holder.get(self.attribute), self.description
+        if (
+            parameter is self.known
+            and parameter is not None
+            and parameter.requires_grad is self.hooked
+            and parameter.dtype is before.dtype
+            and parameter.shape == before.shape  # .data may be set to anything
+            and parameter._cdata == self._inside
+        ):
             return False
-        if self._known is not None:
+        swapped = self.known if self.known is not None and self.known._cdata != self._inside else None
+        if self.known is not None:
             self.release()
         if parameter is None or is_lazy(parameter):  # a lazy one gets its values in the first forward
             self.description = UNKNOWN
         else:
             self.description = Description(parameter.shape, parameter.dtype)
-            self._known, self._hooked = parameter, parameter.requires_grad
+            if parameter is swapped:
+                # torch.utils.swap_tensors has exchanged what is inside, and the hooks with it; Python goes on showing the dict
+                # of before, whose hooks nobody calls.
+                parameter._backward_hooks = None  # type: ignore[union-attr]
+            self.known, self.hooked, self._inside = parameter, parameter.requires_grad, parameter._cdata
             if parameter.requires_grad:
                 self._hooks = attach(self, parameter)
-        return self.description != before
+        return self.hooked or self.description != before
 
     def release(self) -> None:
         """Take the hook off again."""
-        if self._hooks is not None and (hooks := self._hooks()) is not None:
+        if (hooks := self._hooks()) is not None:
             hooks.pop(self, None)
-        self._hooks = self._known = None
-        self._hooked = False
+        self._hooks, self.known = _no_hooks, None
+        self.hooked = False
 
     def forget_model(self) -> None:
         self.release()
         self.recorder = None
-        self._holder = {}
+        self.named, self.holder = NamedParameter(self.names, []), {}
+
+
+def _no_hooks() -> None:
+    return None

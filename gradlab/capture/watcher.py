@@ -17,6 +17,9 @@ class Watcher(Protocol):
     output_type: type[Output]
     """The tensor hook to put on outputs."""
 
+    view_type: type[Output]
+    """The one to put on outputs that are views."""
+
     def check(self, layer: Layer, returned: object) -> None:
         """Raise CaptureError where the method cannot measure what the layer returned, other than a lone tensor."""
 
