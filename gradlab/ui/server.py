@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import gc
-import sys
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -120,9 +119,6 @@ async def warm_up(app: Any) -> AsyncIterator[None]:
     give_memory_back()
     # More threads only get in each other's way at these sizes, and badly when many sessions share two cores.
     torch.set_num_threads(1)
-    # A visitor's page hands the interpreter back and forth many times; behind somebody's long measurement each time waits
-    # this long. Python's own 5 ms make a page of 20 ms one of seconds.
-    sys.setswitchinterval(0.0005)
     result = run_experiment(PRESETS["reference"].spec)
     trail = backward_trail(result)
     over = run_ensemble(result.spec, range(10)).band(Quantity.WEIGHTS)
