@@ -89,9 +89,9 @@ def test_the_record_holds_the_prediction_as_it_was_given_and_what_was_measured(v
     visitor.menu("Takeaways")
     text = visitor.save("Your record (Markdown)", tmp_path).read_text()
     assert text.startswith("# ")
-    (row,) = [line for line in text.splitlines() if "It grows" in line]
-    assert "certain" in row.lower()
-    assert "0 of 1" in text
+    (row,) = [line for line in text.splitlines() if "| certain |" in line]
+    assert "| grows |" in row
+    assert row.endswith("| no |")
 
 
 def test_the_table_of_a_csv_opens_anywhere(visit, tmp_path):
