@@ -32,6 +32,11 @@ MARKS = {Status.ALL_ZERO: "zero", Status.NON_FINITE: "non-finite"}
 """Readings that a logarithmic axis cannot show; every other status without statistics is "missing"."""
 
 
+def layer_of(name: str) -> str:
+    """The layer a module or parameter belongs to: `layers.2` for `layers.2.0` and `layers.2.0.weight`."""
+    return ".".join(name.split(".")[:2])
+
+
 def in_order_of_arrival(
     result: ExperimentResult, quantity: Quantity = Quantity.WEIGHTS
 ) -> list[OutputGradient | ParameterGradient]:
@@ -65,7 +70,7 @@ def backward_trail(result: ExperimentResult, quantity: Quantity = Quantity.WEIGH
     return pandas.DataFrame(
         {
             "step": range(1, len(records) + 1),
-            "layer": [".".join(record.layer.split(".")[:2]) for record in records],
+            "layer": [layer_of(record.layer) for record in records],
             "name": [record.parameter if isinstance(record, ParameterGradient) else record.layer for record in records],
             "reading": values,
             "ratio": [now / last if now > 0 and last > 0 else math.nan for now, last in zip(values, before, strict=True)],

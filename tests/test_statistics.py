@@ -11,7 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gradlab.statistics import GradientStatistics, measure, measure_all, measure_few, plain, quick, scaled
+from gradlab.statistics import GradientStatistics, kernels, measure, measure_all, measure_few, plain, quick, scaled
 
 NAN = math.nan
 REAL_FIELDS = GradientStatistics._fields[:8]
@@ -193,7 +193,7 @@ def test_vanishing_gradients_keep_their_digits_beside_large_ones(tiny):
         assert_same(found, defined(wide_values(gradient)), 1e-6)
 
 
-@pytest.mark.parametrize("apart", [0, 1, 40, quick.NEAR - 1, quick.NEAR, quick.NEAR + 1, 70])
+@pytest.mark.parametrize("apart", [0, 1, 40, kernels.NEAR - 1, kernels.NEAR, kernels.NEAR + 1, 70])
 @pytest.mark.parametrize("top", [-140, -126, -100, -79, -60, 60, 127])
 def test_gradients_near_each_other_or_far_apart_are_brought_into_range_together(top, apart):
     beside = [normal(3_000, seed=1), normal(64, seed=2).abs()]

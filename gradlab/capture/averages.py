@@ -49,11 +49,12 @@ class Averages:
             running.averaged[parameter] = _is_zero(tensor.grad)
         return True
 
-    def read(self, finished: Pass, parameters: Iterable[Parameter]) -> None:
+    def read(self, finished: Pass) -> None:
         """Take in the averages, now that they are there."""
-        incomplete = {wrapper for parameter in parameters if (wrapper := self._waits_for(parameter, finished)) is not None}
+        waiting = (self._waits_for(parameter, finished) for parameter in finished.parameters)
+        incomplete = {wrapper for wrapper in waiting if wrapper is not None}
         for parameter, was_zero in finished.averaged.items():
-            tensor, wrapper = self._wrapper_of.get(id(parameter.current), (None, None))
+            tensor, wrapper = self._wrapped(parameter)
             if tensor is None or wrapper is None or tensor.grad is None:
                 finished.withheld[parameter] = GONE
             elif finished.again or wrapper in incomplete or not wrapper.require_forward_param_sync:
@@ -66,11 +67,14 @@ class Averages:
 
     def _waits_for(self, parameter: Parameter, finished: Pass) -> DistributedDataParallel | None:
         """The wrapper that exchanges nothing, as the parameter has no gradient and it was not told of such."""
-        tensor = parameter.current
-        _, wrapper = self._wrapper_of.get(id(tensor), (None, None))
+        tensor, wrapper = self._wrapped(parameter)
         if tensor is None or wrapper is None or not tensor.requires_grad or parameter in finished.averaged:
             return None
         return None if wrapper.find_unused_parameters or wrapper.static_graph else wrapper
+
+    def _wrapped(self, parameter: Parameter) -> tuple[Tensor | None, DistributedDataParallel | None]:
+        """The tensor that stands for the parameter now, and the wrapper that averages its gradient."""
+        return self._wrapper_of.get(id(parameter.current), (None, None))
 
 
 def _is_zero(gradient: Tensor | None) -> bool:

@@ -130,7 +130,7 @@ class GradientCapture:
                 wanted=self._wanted,
                 averages=Averages(averaging) if (averaging := survey.averaging()) else None,
             )
-            recorder.withhold_sharded(survey.sharded())
+            recorder.parameters.withhold_sharded(survey.sharded())
             recorder.when_finished = self._when_finished
             recorder.watcher = CAPTURE_METHODS[self._method].build(recorder, modules)
             call = engine.untraced_call()
@@ -184,7 +184,7 @@ class GradientCapture:
                 "the layers ran, but no backward call reached them inside the with block; call loss.backward() there, on a"
                 " loss that is computed from the model's output and neither detached nor rebuilt from a number"
             )
-        if not any((leaf := parameter.current) is not None and leaf.requires_grad for parameter in recorder.parameters):
+        if not any((leaf := parameter.current) is not None and leaf.requires_grad for parameter in recorder.parameters.now):
             return "every parameter is frozen (requires_grad is False), so autograd tracked no layer"
         return "the layers ran without gradient tracking; run the model outside torch.no_grad() and inference_mode()"
 
@@ -201,7 +201,7 @@ class GradientCapture:
 
     def current_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
         """Every watched parameter under each of its names, as it is now; none once the block has ended."""
-        for parameter in () if self._recorder is None else self._recorder.parameters:
+        for parameter in () if self._recorder is None else self._recorder.parameters.now:
             if (current := parameter.current) is not None:
                 yield from ((name, current) for name, _, _ in parameter.names)
 

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from gradlab.capture import engine
 from gradlab.capture.averages import Averages, running_wrapper
 from gradlab.capture.layers import search, tensors_in
+from gradlab.capture.parameters import WatchedParameters
 from gradlab.capture.passes import Pass, Round
 from gradlab.capture.watched import Layer, Output
 from gradlab.capture.watcher import Watcher
@@ -39,6 +40,7 @@ class ForwardRecorder(ABC):
         self.averages: Averages | None = None
         """Which parameters' gradients are averaged over processes; None where none are."""
         self.watcher: Watcher
+        self.parameters: WatchedParameters
         self.latest_view: tuple[Callable[[], Tensor | None], Layer | None] = (lambda: None, None)
         """The view that a layer returned last, and the layer that returned it first."""
         self._earlier_rounds: list[Round] = []
@@ -56,10 +58,6 @@ class ForwardRecorder(ABC):
     def warn_once(self, key: str, message: str) -> None:
         """Give this warning unless one with this key was given."""
 
-    @abstractmethod
-    def find_new_parameters(self) -> None:
-        """Watch what has been thawed, or put in a parameter's place, by the time that a forward begins."""
-
     def open_round(self) -> None:
         """Begin to count calls anew, unless the round before is still waiting for its backward."""
         self.drop_interrupted(depth=0)
@@ -73,7 +71,7 @@ class ForwardRecorder(ABC):
         if (around := running_wrapper()) is not None:
             self.averages = Averages([around]) if self.averages is None else self.averages.joined_by(around)
         if self.round.wanted:
-            self.find_new_parameters()
+            self.parameters.find_new()
 
     @staticmethod
     def _still_reachable(earlier: Round) -> bool:

@@ -112,19 +112,19 @@ class Survey:
 
     def averaging(self) -> list[DistributedDataParallel]:
         """The modules that average gradients over processes."""
-        return list(self._of_kind(DistributedDataParallel))
+        return [module for _, module in self._of_kind(DistributedDataParallel)]
 
     def sharded(self) -> list[str]:
         """The names of the modules that keep only a share of their parameters in each process."""
         fsdp = sys.modules.get("torch.distributed.fsdp")  # which another thread may be loading at this moment
         kinds = tuple(kind for name in ("FSDPModule", "FullyShardedDataParallel") if (kind := getattr(fsdp, name, None)))
-        sharding = list(self._of_kind(kinds))
-        return [name for name, module in self.named.items() if any(module is each for each in sharding)]
+        return [name for name, _ in self._of_kind(kinds)]
 
-    def _of_kind(self, kind: Any) -> Iterator[Any]:
+    def _of_kind(self, kind: Any) -> list[tuple[str, Any]]:
         kinds = {each for each in self._kinds if issubclass(each, kind)}
-        if kinds:  # seldom: no question to every module
-            yield from (module for module in self.named.values() if type(module) in kinds)
+        if not kinds:  # nearly always: no question to every module
+            return []
+        return [(name, module) for name, module in self.named.items() if type(module) in kinds]
 
     def parameters(self, layers: Iterable[str] | None) -> list[NamedParameter]:
         """Every parameter inside these layers (None: of the whole model) under all its names there."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from operator import attrgetter
@@ -16,14 +16,14 @@ from torch import nn
 from gradlab.capture import engine
 from gradlab.capture.averages import Averages
 from gradlab.capture.forward import ForwardRecorder
-from gradlab.capture.layers import NamedParameter, Survey, is_held
+from gradlab.capture.layers import NamedParameter
 from gradlab.capture.measurements import Pool
+from gradlab.capture.parameters import WatchedParameters
 from gradlab.capture.passes import Pass, Round
-from gradlab.capture.watched import Description, Parameter
+from gradlab.capture.watched import Parameter
 from gradlab.errors import CaptureWarning
 
 _round_of = attrgetter("round")
-SHARDED = "fully sharded: no process has the whole gradient when it arrives; gather .grad after backward (full_tensor())"
 LEAF = "the layer returned a leaf, and a leaf does not tell which forward its gradient belongs to, this one or one begun later"
 LATE = (
     "it was thawed or replaced after the forward had begun, and its gradient came before that of any layer: do so before the"
@@ -42,7 +42,7 @@ class Recorder(ForwardRecorder):
         layers: dict[str, nn.Module],
         parameters: Iterable[NamedParameter],
         model: nn.Module,
-        among: Iterable[str] | None,
+        among: Sequence[str] | None,
         hidden: Mapping[str, str],
         *,
         keep_passes: int | None,
@@ -52,13 +52,8 @@ class Recorder(ForwardRecorder):
         averages: Averages | None,
     ) -> None:
         super().__init__(layers, hidden, wanted)
-        self._model: nn.Module | None = model
-        self._among = among
-        """The layers whose parameters are watched; None for all."""
-        self.parameters = [Parameter(self, named) for named in parameters]
-        self._unsteady = [parameter for parameter in self.parameters if parameter.may_lose_its_names]
+        self.parameters = WatchedParameters(self, parameters, model, among)
         self._absent: list[Parameter] = []
-        self._sharded: tuple[str, ...] = ()
         self._passes: deque[Pass] = deque(maxlen=keep_passes)
         self._pool: Pool = []
         self._inner: deque[Pass] = deque(maxlen=keep_passes)
@@ -68,75 +63,7 @@ class Recorder(ForwardRecorder):
         self._keep_gradients = keep_gradients
         self._loss_scale = loss_scale
         self._unfinished: dict[int, Pass] = {}
-        self.descriptions: dict[Parameter, Description] = {}
         self._warned: set[str] = set()
-        self._refresh(self.parameters)
-
-    def withhold_sharded(self, modules: Iterable[str]) -> None:
-        """Give no gradients of parameters inside these modules, as none is whole when it arrives."""
-        self._sharded = tuple(modules)
-        self._mark_sharded()
-
-    def _mark_sharded(self) -> None:
-        for parameter in self.parameters if self._sharded else ():
-            names = [name for name, _, _ in parameter.names]
-            if any(not module or name.startswith(f"{module}.") for module in self._sharded for name in names):
-                parameter.note = SHARDED
-
-    def refresh_parameters(self) -> list[Parameter]:
-        """Watch the tensors that stand under the parameters' names now; those for which that, or their kind, is new.
-
-        Done when a backward begins: a hook put on a leaf then is still in time where a layer's output comes first, and by
-        then a lazy parameter has its values, a frozen one may have been thawed, and a swapped one is back in its place.
-        """
-        if self._have_lost_names():
-            self._survey_again()
-        changed = self._refresh(self.parameters)
-        if changed and self._are_called_otherwise():
-            self._survey_again()
-            changed += self._refresh(self.parameters)
-        return changed
-
-    def _have_lost_names(self) -> bool:
-        return self._model is not None and any(p.has_lost_its_names(self._model) for p in self._unsteady)
-
-    def _are_called_otherwise(self) -> bool:
-        """Whether a parameter has gone from its place, or is in another's, too."""
-        known = [id(parameter.known) for parameter in self.parameters if parameter.known is not None]
-        return len(set(known)) < len(known) or any(parameter.current is None for parameter in self.parameters)
-
-    def _refresh(self, parameters: Iterable[Parameter]) -> list[Parameter]:
-        changed = [parameter for parameter in parameters if parameter.refresh()]
-        if changed:  # a new dict: finished passes keep theirs
-            self.descriptions = {**self.descriptions, **{parameter: parameter.description for parameter in changed}}
-        return changed
-
-    def find_new_parameters(self) -> None:
-        # Less than refresh_parameters looks for, and in time where the loss itself uses a parameter, whose gradient may come
-        # before that of any output. What is no leaf is there for this forward only, as in torch.func.functional_call.
-        new = [  # written out: every round asks
-            p
-            for p in self.parameters
-            if (known := p.known) is None or p.holder.get(p.attribute) is not known or known.requires_grad is not p.hooked
-        ]
-        lasting = new and all((now := parameter.current) is None or now.is_leaf for parameter in new)
-        if lasting or self._have_lost_names():
-            self.refresh_parameters()
-
-    def _survey_again(self) -> None:
-        """Look for the parameters anew: one has lost its name, as when it is pruned, or has been tied or untied."""
-        if self._model is None:
-            return
-        known = {tuple(parameter.named.identity): parameter for parameter in self.parameters}
-        # a new list: finished passes keep theirs
-        self.parameters = [
-            known.pop(key) if (key := tuple(named.identity)) in known else Parameter(self, named)
-            for named in Survey(self._model).parameters(self._among)
-        ]
-        self._mark_sharded()
-        self._unsteady = [parameter for parameter in self.parameters if parameter.may_lose_its_names]
-        for gone in known.values():
-            gone.release()
 
     def running_pass(self) -> Pass:
         task = engine.current_task()
@@ -161,8 +88,8 @@ class Recorder(ForwardRecorder):
                 entered = Pass(depth, self._is_inner(), self._now_wanted(), keep, self._pool)
                 entered.again = self.round.closed
                 engine.when_backward_ends(partial(self._finish, entered))
-                changed = self.refresh_parameters()
-                entered.parameters, entered.descriptions = self.parameters, self.descriptions
+                changed = self.parameters.refresh()
+                entered.parameters, entered.descriptions = self.parameters.now, self.parameters.descriptions
                 if changed:
                     entered.late = [p for p in changed if p.known is not None and p.hooked and engine.accumulates_into(p.known)]
             self._unfinished[task] = entered
@@ -181,7 +108,7 @@ class Recorder(ForwardRecorder):
         asked_by_grad = engine.asked_by_grad()
         if asked_by_grad is not None:
             return asked_by_grad
-        leaves = (parameter.current for parameter in self.parameters)
+        leaves = (parameter.current for parameter in self.parameters.now)
         return not any(engine.accumulates_into(leaf) for leaf in leaves if leaf is not None and leaf.requires_grad)
 
     def drop_interrupted(self, depth: int) -> None:
@@ -202,7 +129,7 @@ class Recorder(ForwardRecorder):
 
     def _complete(self, finished: Pass) -> None:
         if self.averages is not None:
-            self.averages.read(finished, finished.parameters)
+            self.averages.read(finished)
         if finished.joined:
             finished.switch(asked=False)
         self.watcher.collect(finished)
@@ -244,17 +171,17 @@ class Recorder(ForwardRecorder):
             if id(parameter) not in arrived:
                 finished.withheld.setdefault(parameter, LATE)
         absent = [p for p in finished.parameters if id(p) not in arrived]
-        if absent == self._absent or self._model is None:
+        if absent == self._absent or self.closed:
             return
         self._absent = absent
-        gone = [p for p in absent if p.named.places and not is_held(p.names[0][0], p.holder, self._model)]
+        gone = self.parameters.not_held(absent)
         for parameter in gone:
             finished.withheld[parameter] = REPLACED
             layer = parameter.names[0][1]
             self.warn_once(layer, f"layer {layer!r} was replaced inside the with block: {REPLACED}")
         if gone:
-            self._survey_again()
-            self.refresh_parameters()
+            self.parameters.survey_again()
+            self.parameters.refresh()
 
     def _reached(self, rounds: set[Round | None]) -> list[Round]:
         """These rounds in order, whose outputs a pass reached; the one at hand where it reached parameters only."""
@@ -305,12 +232,10 @@ class Recorder(ForwardRecorder):
         step does, and no work to the garbage collector, which took a tenth of its time.
         """
         self.closed = True
-        self._model = None
         self._absent = []
         for layer in self.layers:
             layer.recorder = None
-        for parameter in self.parameters:
-            parameter.forget_model()
+        self.parameters.close()
         for each in (*self._earlier_rounds, self.round):
             each.remove_hooks()
             each.forget_outputs()

@@ -13,7 +13,7 @@ from weakref import ref
 import torch
 from torch import Tensor
 
-from gradlab.capture.engine import current_task, is_wrapped
+from gradlab.capture.engine import is_wrapped
 from gradlab.capture.watched import Inert, MarkedOutput, Output, attach
 
 CHANGED_VIEW = (
@@ -72,21 +72,17 @@ class ViewOutput(Output):
 
     def __call__(self, gradient: Tensor | None) -> None:
         recorder = self.layer.recorder
-        if gradient is not None and recorder is not None:
-            counter = self._counter
-            task, running = recorder.running
-            if task != current_task() or running is None:
-                running = recorder.running_pass()
-            if counter is None or counter._version == self._version:
-                running.add(self, gradient)
-            else:  # not all of it: the base tells, unless another hook here may replace what goes on to the base
-                alone = all(isinstance(hook, Inert) for hook in (self._view_hooks() or {}).values())
-                running.withheld[self] = CHANGED_VIEW if alone else HOOKED_VIEW
+        if not self.changed:
+            super().__call__(gradient)
+        elif gradient is not None and recorder is not None:
+            # Not all of it: the base tells, unless another hook here may replace what goes on to the base.
+            alone = all(isinstance(hook, Inert) for hook in (self._view_hooks() or {}).values())
+            recorder.running_pass().withheld[self] = CHANGED_VIEW if alone else HOOKED_VIEW
 
     def at_base(self, gradient: Tensor | None) -> None:
         """The hook on the base."""
         recorder = self.layer.recorder
-        if self._counter._version == self._version or gradient is None or recorder is None:  # type: ignore[union-attr]
+        if not self.changed or gradient is None or recorder is None:
             return
         running = recorder.running_pass()
         if running.withheld.get(self) == HOOKED_VIEW:

@@ -179,11 +179,9 @@ class SharedReading(Inert):
     @staticmethod
     def attach(output: Output, tensor: Tensor) -> None:
         """Put the output's hook on the tensor, or join the hook that is the last on it."""
-        if type(output) is not Output:  # a view has a hook on its base, too
-            output.attach(tensor)
-            return
-        # Not on a leaf: it lives on, and its hooks are taken off one by one. Those of a round on a graph go together.
-        if tensor._backward_hooks and tensor.grad_fn is not None:
+        # No view, which has a hook on its base, too. Nor on a leaf: it lives on, and its hooks are taken off one by one;
+        # those of a round on a graph go together.
+        if type(output) is Output and tensor._backward_hooks and tensor.grad_fn is not None:
             hooks: Any = tensor._backward_hooks
             place, last = next(reversed(hooks.items())) if hooks else (None, None)
             outputs = last._outputs if type(last) is SharedReading else (last,)
@@ -191,7 +189,7 @@ class SharedReading(Inert):
                 hooks[place] = SharedReading(*outputs, output)
                 output._hooks = ref(hooks)
                 return
-        output._hooks = attach(output, tensor)
+        output.attach(tensor)
 
     def __call__(self, gradient: Tensor | None) -> None:
         recorder = self._outputs[0].layer.recorder

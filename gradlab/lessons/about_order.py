@@ -12,13 +12,13 @@ from gradlab.lessons.trend import (
     Trend,
     diagnosis_of,
     hidden,
-    layer_of,
     listing,
     readings,
     trend,
     why_no_trend,
 )
 from gradlab.text import share_left, short_number
+from gradlab.trail import layer_of
 
 # --- in which order? --------------------------------------------------------------------------------------------------
 

@@ -11,9 +11,9 @@ from gradlab.capture import OutputGradient, Status, capture_gradients
 from gradlab.experiment import ExperimentResult
 from gradlab.lessons.question import Option, Question, fixed
 from gradlab.lessons.situations import linear
-from gradlab.lessons.trend import TREND_WORDS, diagnosis_of, layer_of, trend, why_no_trend
+from gradlab.lessons.trend import TREND_WORDS, diagnosis_of, trend, why_no_trend
 from gradlab.text import short_number
-from gradlab.trail import Quantity
+from gradlab.trail import Quantity, layer_of
 
 Shapes = tuple[str, tuple[int, ...], tuple[int, ...]]
 

@@ -7,8 +7,8 @@ from math import isclose, isfinite, prod
 from gradlab.capture import ParameterGradient
 from gradlab.experiment import ExperimentResult
 from gradlab.lessons.question import Option, Question, fixed
-from gradlab.lessons.trend import layer_of
 from gradlab.text import short_number
+from gradlab.trail import layer_of
 
 # --- what each stage hands on -----------------------------------------------------------------------------------------
 

@@ -9,11 +9,10 @@ import torch
 from gradlab.capture import OutputGradient, ParameterGradient
 from gradlab.diagnosis import Verdict, diagnose, disagreement, per_layer_factor
 from gradlab.experiment import ExperimentResult
-from gradlab.lessons.trend import layer_of
 from gradlab.networks import PRECISIONS
 from gradlab.spec import Activation, Normalization, Precision
 from gradlab.text import short_number
-from gradlab.trail import Quantity
+from gradlab.trail import Quantity, layer_of
 
 ROUNDING = {Precision.FLOAT32: 5e-6, Precision.FLOAT64: 5e-12}
 """Relative difference up to which two sides are equal: three norms meet, each right to 1e-6, or 1e-12 in float64."""

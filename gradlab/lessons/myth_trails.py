@@ -16,10 +16,9 @@ from gradlab.ensemble import run_ensemble
 from gradlab.experiment import ExperimentResult, run_experiment
 from gradlab.flags import layer_gradients
 from gradlab.lessons.learning import Optimizer, weight_movement
-from gradlab.lessons.trend import layer_of
 from gradlab.spec import ExperimentSpec
 from gradlab.text import share_left, short_number
-from gradlab.trail import Quantity
+from gradlab.trail import Quantity, layer_of
 
 THEORY = "theory (dashed)"
 CLAIM = "what the claim expects (dotted)"

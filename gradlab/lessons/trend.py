@@ -11,7 +11,7 @@ from itertools import pairwise
 from gradlab.diagnosis import Diagnosis, Verdict, diagnose, per_layer_factor
 from gradlab.experiment import ExperimentResult
 from gradlab.text import short_number
-from gradlab.trail import Quantity, in_order_of_arrival, reading_and_mark
+from gradlab.trail import Quantity, in_order_of_arrival, layer_of, reading_and_mark
 
 NOUNS = {Quantity.WEIGHTS: "weight gradient", Quantity.OUTPUTS: "output gradient"}
 
@@ -70,11 +70,6 @@ def hidden(result: ExperimentResult, quantity: Quantity = Quantity.WEIGHTS) -> t
     """The readings of the layers a trend was fitted to, in order of arrival."""
     fitted = {layer_of(name) for name in diagnosis_of(result, quantity).fitted_layers}
     return tuple(reading for reading in readings(result, quantity) if reading.layer in fitted)
-
-
-def layer_of(name: str) -> str:
-    """The layer a module or parameter belongs to: `layers.2` for `layers.2.0` and `layers.2.0.weight`."""
-    return ".".join(name.split(".")[:2])
 
 
 def listing(items: Sequence[object]) -> str:

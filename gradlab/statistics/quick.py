@@ -1,53 +1,34 @@
 """The same numbers for many gradients, built for speed: this runs inside every captured backward pass.
 
-On the CPU gradients are copied into a slab, end to end, and measured when it is full: a few calls of float32 kernels
-over memory that stays in the cache. No pass looks for NaN or infinity: a finite sum of absolute values proves that
-there is none, and of a gradient without that proof the finite entries are picked out and measured in float64.
+On the CPU gradients are copied into a slab, end to end, and measured when it is full.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from math import frexp, hypot, inf, isfinite, ldexp, sqrt
+from math import hypot, inf, isfinite, sqrt
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from gradlab.statistics.kernels import BLOCK, Array, among, measure_blocks, measure_sections
 from gradlab.statistics.plain import (
     EMPTY,
-    NAN,
     NARROW,
     GradientStatistics,
     combined,
-    measure,
     measure_plainly,
     of_zeros,
     real_numbers,
     stored_entries,
 )
 
-Array = NDArray[Any]
 _make = tuple.__new__  # half the time of GradientStatistics(...)
 
 PIECE_BYTES = 524_288
 """The memory of one slab, or of one piece of a long gradient; as much again takes their absolute values."""
-
-BLOCK = 256
-"""Sums in float32 run over so many numbers and go on in float64: a dot product of a whole piece saves 5 %, but is off by
-1e-5 where all entries are equal, as in the gradient of a mean. Every gradient in a slab begins a new block."""
-
-ONES = {np.dtype(kind): np.ones(BLOCK, kind) for kind in (np.float32, np.float64)}
-
-SQUARES = {np.dtype(np.float32): (1e-15, 1e15, 126), np.dtype(np.float64): (1e-140, 1e140, 1000)}
-"""For a largest entry between the first two numbers no sum of squares leaves the range of the type; the third is the
-largest power of two, either way, by which other gradients are brought there."""
-
-NEAR = 48
-"""Gradients whose largest entries are fewer powers of two apart are brought there by one power: half the time, and usual
-for layers that follow each other. The smallest of them stays above the first number."""
 
 REAL = NARROW | {torch.float64}
 
@@ -101,7 +82,7 @@ class Slab:
 
     def _measure(self) -> None:
         if self._edges:
-            columns = _measure_sections(self.values[: self._filled], self._edges, self.scratch)
+            columns = measure_sections(self.values[: self._filled], self._edges, self.scratch)
             self._batches.append(Batch(self._owners, columns))
         self._owners, self._edges, self._filled = [], [], 0
 
@@ -115,13 +96,11 @@ class Slab:
         """The statistics of a gradient of at least one number, of any length, read in pieces where it is."""
         room, whole = len(self.scratch), len(numbers) & -BLOCK
         with np.errstate(all="ignore"):
-            parts = [
-                _measure_blocks(numbers[start : min(start + room, whole)], self.scratch) for start in range(0, whole, room)
-            ]
+            parts = [measure_blocks(numbers[start : min(start + room, whole)], self.scratch) for start in range(0, whole, room)]
         if rest := len(numbers) - whole:
             block = np.zeros(BLOCK, numbers.dtype)
             block[:rest] = numbers[whole:]
-            parts += map(GradientStatistics._make, zip(*_measure_sections(block, [0, rest], self.scratch), strict=True))
+            parts += map(GradientStatistics._make, zip(*measure_sections(block, [0, rest], self.scratch), strict=True))
         return parts[0] if len(parts) == 1 else combined(parts)
 
 
@@ -174,37 +153,11 @@ def measure_few(numbers: list[float]) -> GradientStatistics:
     total = sum(map(abs, numbers))
     if not total < inf:
         finite = [number for number in numbers if isfinite(number)]
-        return _among(count, measure_few(finite) if finite else None)
+        return among(count, measure_few(finite) if finite else None)
     norm, low, high, zeros = hypot(*numbers), min(numbers), max(numbers), numbers.count(0.0)
     max_abs = high if high > -low else -low
     rms, mean = norm / sqrt(count), sum(numbers) / count
     return _make(GradientStatistics, (total / count, rms, norm, low, high, max_abs, mean, zeros / count, 0, count))
-
-
-def _measure_finite(values: Array) -> GradientStatistics:
-    """The statistics of the finite ones of some numbers, one or more, whose absolute values have no finite sum."""
-    if values.dtype != np.float32:
-        return measure(torch.from_numpy(values))
-    finite = values[np.isfinite(values)].astype(np.float64)  # where neither a sum nor a square leaves the range
-    count = len(finite)
-    if not count:
-        return _among(len(values), None)
-    norm, low, high = sqrt(np.dot(finite, finite)), float(finite.min()), float(finite.max())
-    lengths = float(np.abs(finite).sum()) / count, norm / sqrt(count), norm, low, high, max(high, -low)
-    zero_fraction = (count - int(np.count_nonzero(finite))) / count
-    return _among(len(values), GradientStatistics(*lengths, float(finite.sum()) / count, zero_fraction, 0, count))
-
-
-def _among(numel: int, finite: GradientStatistics | None) -> GradientStatistics:
-    """The statistics of so many numbers, of which the finite ones, if there are any, have these."""
-    if finite is None:
-        return EMPTY._replace(norm=NAN, nonfinite_count=numel, numel=numel)
-    return finite._replace(nonfinite_count=numel - finite.numel, numel=numel)
-
-
-def _replace(columns: list[list[Any]], index: int, exact: GradientStatistics) -> None:
-    for column, number in zip(columns, exact, strict=True):
-        column[index] = number
 
 
 def measure_long(gradient: Tensor, slabs: Slabs) -> GradientStatistics:
@@ -217,35 +170,6 @@ def measure_long(gradient: Tensor, slabs: Slabs) -> GradientStatistics:
         if len(numbers):
             parts.append(slab_for(values.dtype, slabs).measured(numbers))
     return parts[0] if len(parts) == 1 else combined(parts)
-
-
-def _measure_blocks(values: Array, scratch: Array) -> GradientStatistics:
-    """The statistics of a whole number of blocks: what `_measure_sections` computes, with fewer calls."""
-    numel = len(values)
-    ones = ONES[values.dtype]
-    absolute = np.abs(values, scratch[:numel])
-    blocks, absolute_blocks = values.reshape(-1, BLOCK), absolute.reshape(-1, BLOCK)
-    total_abs = _total(np.vecdot(absolute_blocks, ones))
-    if not total_abs < inf:
-        return _measure_finite(values)
-    zero_count = 0
-    if np.minimum.reduce(absolute) == 0:
-        zero_count = int(np.count_nonzero(np.equal(values, 0, absolute.view(np.bool_)[:numel])))
-    low, high = float(np.minimum.reduce(values)), float(np.maximum.reduce(values))
-    max_abs = max(high, -low)
-    smallest, largest, limit = SQUARES[values.dtype]
-    if smallest < max_abs < largest:
-        norm = sqrt(_total(np.vecdot(blocks, blocks)))
-    else:
-        exponent = min(max(frexp(max_abs)[1], -limit), limit)
-        np.multiply(blocks, np.ldexp(values.dtype.type(1), -exponent), absolute_blocks)
-        norm = ldexp(sqrt(_total(np.vecdot(absolute_blocks, absolute_blocks))), exponent)
-    mean, rms = _total(np.vecdot(blocks, ones)) / numel, norm / sqrt(numel)
-    return GradientStatistics(total_abs / numel, rms, norm, low, high, max_abs, mean, zero_count / numel, 0, numel)
-
-
-def _total(sums: Array) -> float:
-    return float(np.add.reduce(sums, 0, np.float64))
 
 
 def _piece_length(dtype: torch.dtype) -> int:
@@ -271,53 +195,3 @@ def _in_memory_order(gradient: Tensor) -> Tensor:
     if gradient.is_contiguous():
         return gradient
     return gradient.permute(sorted(range(gradient.dim()), key=gradient.stride, reverse=True))
-
-
-def _measure_sections(values: Array, edges: list[int], scratch: Array) -> list[list[Any]]:
-    """The fields of gradients that begin with a block, at one edge, and end at the next; gaps are filled with zeros."""
-    bounds = np.array(edges)
-    starts = bounds[::2]
-    numel = bounds[1::2] - starts
-    first = starts // BLOCK
-    if edges[-1] == len(values):  # reduceat wants every index to be inside
-        bounds = bounds[:-1]
-    with np.errstate(all="ignore"):
-        absolute = np.abs(values, scratch[: len(values)])
-        blocks, absolute_blocks, ones = values.reshape(-1, BLOCK), absolute.reshape(-1, BLOCK), ONES[values.dtype]
-        sums = np.empty((3, len(blocks)), values.dtype)
-        np.vecdot(absolute_blocks, ones, sums[0])
-        np.vecdot(blocks, ones, sums[1])
-        low = np.minimum.reduceat(values, bounds)[::2]
-        high = np.maximum.reduceat(values, bounds)[::2]
-        smallest = np.minimum.reduceat(absolute, bounds)[::2]
-        zero_count = np.zeros(len(numel))
-        if not np.minimum.reduce(smallest) > 0:  # also where it is NaN
-            is_zero = np.equal(values, 0, absolute.view(np.bool_)[: len(values)])
-            for index in np.flatnonzero(~(smallest > 0)).tolist():
-                zero_count[index] = np.count_nonzero(is_zero[edges[2 * index] : edges[2 * index + 1]])
-        max_abs = np.maximum(high, -low)
-        smallest_safe, largest_safe, limit = SQUARES[values.dtype]
-        exponents: Any = 0
-        if not (np.minimum.reduce(max_abs) > smallest_safe and np.maximum.reduce(max_abs) < largest_safe):
-            exponents = np.minimum(np.maximum(np.frexp(max_abs)[1], -limit), limit)
-            if (largest := np.maximum.reduce(exponents)) - np.minimum.reduce(exponents) < NEAR:
-                exponents = largest
-                units = np.ldexp(values.dtype.type(1), -exponents)
-            else:
-                units = np.repeat(np.ldexp(values.dtype.type(1), -exponents), (numel + (BLOCK - 1)) // BLOCK)[:, None]
-            blocks = np.multiply(blocks, units, absolute_blocks)
-        np.vecdot(blocks, blocks, sums[2])
-        total_abs, total, total_square = np.add.reduceat(sums, first, 1, np.float64)
-        norm = np.ldexp(np.sqrt(total_square), exponents)
-        fields = np.empty((8, len(numel)))
-        np.divide(total_abs, numel, fields[0])
-        np.divide(norm, np.sqrt(numel), fields[1])
-        fields[2], fields[3], fields[4], fields[5] = norm, low, high, max_abs
-        np.divide(total, numel, fields[6])
-        np.divide(zero_count, numel, fields[7])
-        columns: list[list[Any]] = [*fields.tolist(), [0] * len(numel), numel.tolist()]
-        if not np.maximum.reduce(total_abs) < inf:
-            for index in np.flatnonzero(~(total_abs < inf)).tolist():
-                exact = _measure_finite(values[edges[2 * index] : edges[2 * index + 1]])
-                _replace(columns, index, exact)
-        return columns

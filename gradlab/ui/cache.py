@@ -33,10 +33,9 @@ from gradlab.lessons.question import Posed
 from gradlab.lessons.questions import QUESTIONS
 from gradlab.lessons.signs import Sign
 from gradlab.lessons.takeaways import TAKEAWAYS, Evidence
-from gradlab.lessons.trend import layer_of
 from gradlab.published_rules import RULE_SETS, RuleVerdict, flips
 from gradlab.spec import ExperimentSpec
-from gradlab.trail import Quantity, backward_trail
+from gradlab.trail import Quantity, backward_trail, layer_of
 from gradlab.ui.links import VIEWS, products_of
 from gradlab.ui.turns import step_aside, taking_turns
 

@@ -7,9 +7,8 @@ import streamlit as st
 from gradlab.errors import GradlabError
 from gradlab.lessons.learning import LEARNING_RATES, OPTIMIZERS, Optimizer
 from gradlab.lessons.moved import moved
-from gradlab.lessons.trend import layer_of
 from gradlab.spec import ExperimentSpec
-from gradlab.trail import Quantity
+from gradlab.trail import Quantity, layer_of
 from gradlab.ui import cache, panels
 
 STEPS = ("1", "5", "20")

@@ -10,8 +10,8 @@ from gradlab.batches import LOSSES, SAMPLE_INPUTS, TARGETS
 from gradlab.capture import ParameterGradient
 from gradlab.experiment import ExperimentResult
 from gradlab.lessons.snippets import MEASUREMENT
-from gradlab.lessons.trend import layer_of
 from gradlab.text import short_number
+from gradlab.trail import layer_of
 from gradlab.ui import cache, code, panels, questions
 from gradlab.ui.cache import Picture
 

@@ -1,4 +1,4 @@
-"""Who works when on a server that many share: pages run a few at a time, and heavy work waits for other heavy work."""
+"""Who works when on a server that many share: pages run one at a time, and heavy work waits for other heavy work."""
 
 from __future__ import annotations
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import streamlit as st
 
 from gradlab.lessons.questions import WORKED_EXAMPLE
-from gradlab.lessons.trend import layer_of
 from gradlab.spec import ExperimentSpec
-from gradlab.trail import Quantity
+from gradlab.trail import Quantity, layer_of
 from gradlab.ui import cache, in_turn, panels
 from gradlab.ui.printed_list import FOLLOWED, START, printed_list
 

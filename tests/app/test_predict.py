@@ -11,10 +11,9 @@ from gradlab import charts, run_experiment
 from gradlab.diagnosis import diagnose
 from gradlab.lessons.predictions import score_factor
 from gradlab.lessons.questions import QUESTIONS
-from gradlab.lessons.trend import layer_of
 from gradlab.spec import ExperimentSpec
 from gradlab.text import short_number
-from gradlab.trail import Quantity, backward_trail
+from gradlab.trail import Quantity, backward_trail, layer_of
 from gradlab.ui.panels import SIGNS
 
 TREND = {"smaller": "It becomes smaller", "same": "It stays about the same", "grows": "It grows"}

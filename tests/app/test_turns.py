@@ -36,22 +36,33 @@ def every_place_is_free_afterwards():
     assert free == PAGES_AT_ONCE
 
 
+class Together:
+    """How many threads are inside it at once, at the most."""
+
+    def __init__(self):
+        self.inside, self.most, self.lock = 0, 0, threading.Lock()
+
+    def __enter__(self):
+        with self.lock:
+            self.inside += 1
+            self.most = max(self.most, self.inside)
+
+    def __exit__(self, *error):
+        with self.lock:
+            self.inside -= 1
+
+
 def test_so_many_pages_run_at_once_and_all_of_them_run():
-    inside, most, done, lock = 0, 0, [], threading.Lock()
+    together, done = Together(), []
 
     def page(number):
-        nonlocal inside, most
         with page_in_turn():
-            with lock:
-                inside += 1
-                most = max(most, inside)
-            time.sleep(0.005)
-            with lock:
-                inside -= 1
+            with together:
+                time.sleep(0.005)
             done.append(number)
 
     assert all_end(in_threads(20, page))
-    assert most == PAGES_AT_ONCE
+    assert together.most == PAGES_AT_ONCE
     assert sorted(done) == list(range(20))
 
 
@@ -69,24 +80,18 @@ def test_a_page_that_steps_aside_gives_its_place_to_another_once():
 
 
 def test_heavy_work_leaves_its_place_and_waits_for_other_heavy_work():
-    inside, most, lock = 0, 0, threading.Lock()
+    together = Together()
 
     def heavy(number):
-        nonlocal inside, most
-        with page_in_turn(), taking_turns(math.inf):
-            with lock:
-                inside += 1
-                most = max(most, inside)
+        with page_in_turn(), taking_turns(math.inf), together:
             time.sleep(0.02)
-            with lock:
-                inside -= 1
 
     threads = in_threads(6, heavy)
     light = in_threads(20, lambda number: page_in_turn().__enter__() or step_aside())
     assert all_end(light)
     assert any(thread.is_alive() for thread in threads)
     assert all_end(threads)
-    assert most == 1
+    assert together.most == 1
 
 
 def test_pages_that_wait_for_what_a_heavy_page_computes_do_not_hold_it_up():
