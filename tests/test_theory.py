@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import re
 from itertools import product
 
 import numpy
@@ -20,6 +21,7 @@ from gradlab.theory import (
     critical_point,
     depth_scales,
     factor_map,
+    gaussian,
     layer_variances,
     limit_of,
     moments,
@@ -43,6 +45,9 @@ FUNCTIONS = {
     "elu": functional.elu,
     "identity": lambda x: x.clone(),
 }
+
+
+BOUNDED = {Activation.TANH, Activation.SIGMOID}
 
 
 def averages(activation, q):
@@ -72,42 +77,63 @@ def experiment(**changes):
 @pytest.mark.parametrize("q", [1e-6, 0.03, 1.0, 47.0, 1e5])
 @pytest.mark.parametrize("activation", Activation)
 def test_the_averages_agree_with_another_quadrature(activation, q):
-    at = moments(activation, torch.tensor(q))
-    found = numpy.array([at.mean.item(), at.square.item(), at.slope_square.item()])
-    assert found == pytest.approx(averages(activation, float(torch.tensor(q))), rel=1e-10, abs=1e-12 * math.sqrt(q))
+    at = moments(activation, q)
+    found = numpy.array([at.mean, at.square, at.slope_square])
+    assert found == pytest.approx(averages(activation, q), rel=1e-10, abs=1e-12 * math.sqrt(q))
 
 
 @pytest.mark.parametrize("q", [1e-12, 0.3, 1e24])
 @pytest.mark.parametrize("activation", PIECEWISE)
 def test_two_straight_lines_have_averages_in_closed_form(activation, q):
     below, above = PIECEWISE[activation]
-    at = moments(activation, torch.tensor(q, dtype=torch.float64))
-    assert at.mean.item() == pytest.approx((above - below) * math.sqrt(q / (2 * math.pi)), rel=1e-12, abs=1e-14 * math.sqrt(q))
+    at = moments(activation, q)
+    assert at.mean == pytest.approx((above - below) * math.sqrt(q / (2 * math.pi)), rel=1e-12, abs=1e-14 * math.sqrt(q))
     for part, scale in ((at.square, q), (at.slope_square, 1.0), (at.growth, 1.0)):
-        assert part.item() == pytest.approx(scale * (below**2 + above**2) / 2, rel=1e-12)
+        assert part == pytest.approx(scale * (below**2 + above**2) / 2, rel=1e-12)
 
 
 def test_a_tanh_that_saturates_passes_gradients_only_at_its_bend():
     q = 1e24  # E[tanh'²(√q·z)] -> (4/3)/√(2πq), the integral of sech⁴
-    at = moments(Activation.TANH, torch.tensor(q, dtype=torch.float64))
-    assert at.slope_square.item() == pytest.approx(4 / 3 / math.sqrt(2 * math.pi * q), rel=1e-9)
-    assert at.square.item() == pytest.approx(1.0, rel=1e-9)
+    at = moments(Activation.TANH, q)
+    assert at.slope_square == pytest.approx(4 / 3 / math.sqrt(2 * math.pi * q), rel=1e-9)
+    assert at.square == pytest.approx(1.0, rel=1e-9)
 
 
 @pytest.mark.parametrize("activation", Activation)
 def test_growth_is_how_the_mean_square_changes_with_the_variance(activation):
     q, step = 0.7, 1e-4
-    squares = moments(activation, torch.tensor([q - step, q + step], dtype=torch.float64)).square
-    growth = moments(activation, torch.tensor(q, dtype=torch.float64)).growth.item()
-    assert growth == pytest.approx((squares[1] - squares[0]).item() / (2 * step), rel=1e-6)
+    below, above = (moments(activation, q + side * step).square for side in (-1, 1))
+    assert moments(activation, q).growth == pytest.approx((above - below) / (2 * step), rel=1e-6)
 
 
-def test_averages_are_the_same_where_gradients_are_switched_off():
-    expected = moments(Activation.TANH, torch.tensor(2.0)).slope_square
-    with torch.no_grad():
-        assert moments(Activation.TANH, torch.tensor(2.0)).slope_square == expected
-    with torch.inference_mode():
-        assert moments(Activation.TANH, torch.tensor(2.0)).slope_square == expected
+@pytest.mark.parametrize("switched_off", [torch.no_grad, torch.inference_mode])
+def test_averages_are_the_same_where_gradients_are_switched_off(switched_off):
+    expected = moments(Activation.TANH, 2.0)
+    gaussian._samples.cache_clear()  # or nothing is worked out anew
+    with switched_off():
+        assert moments(Activation.TANH, 2.0) == expected
+
+
+@pytest.mark.parametrize("activation", Activation)
+def test_the_averages_reach_from_no_signal_to_the_largest(activation):
+    x = torch.zeros((), dtype=torch.float64, requires_grad=True)
+    y = FUNCTIONS[activation](x)
+    (slope,) = torch.autograd.grad(y, x)  # of a kink that of one side, as in a network whose units are all exactly zero
+    nothing, almost = moments(activation, 0.0), moments(activation, 1e-30)
+    assert nothing[:3] == pytest.approx((y.item(), y.item() ** 2, slope.item() ** 2))
+    assert math.isnan(nothing.growth)
+    assert almost[:2] == pytest.approx(nothing[:2], rel=1e-12, abs=1e-14)
+    largest, smaller = moments(activation, gaussian.LARGEST), moments(activation, gaussian.LARGEST / 100)
+    for part in largest[:3]:
+        assert math.isfinite(part)
+    # Straight on both sides by then: what is not bounded grows as the variance does, what is bounded no more.
+    assert largest.square / smaller.square == pytest.approx(1 if activation in BOUNDED else 100, rel=1e-9)
+
+
+@pytest.mark.parametrize("variance", [-1e-9, 1e201, math.inf, math.nan])
+def test_a_variance_out_of_range_is_refused(variance):
+    with pytest.raises(ValueError, match=re.escape(f"variance = {variance}: a number from 0 to")):
+        moments(Activation.TANH, variance)
 
 
 # --- initialisation ---------------------------------------------------------------------------------------------------
@@ -131,19 +157,19 @@ def test_variances_are_those_of_the_weights_and_biases_drawn(initializer, sizes)
 @pytest.mark.parametrize("activation", Activation)
 def test_a_limit_is_where_iterating_the_layers_leads(activation, sigma_w, sigma_b):
     limit = limit_of(activation, variances(sigma_w, sigma_b), 1.0)
-    q = torch.tensor(1.0, dtype=torch.float64)
+    q = 1.0
     for _ in range(1000):
-        q = (sigma_w**2 * moments(activation, q).square + sigma_b**2).clamp(max=1e40)
+        q = min(sigma_w**2 * moments(activation, q).square + sigma_b**2, 1e40)
         if not 1e-12 < q < 1e6:
             break
     if limit.fate is Fate.DIVERGES:
         assert q > 1e3
     elif limit.fate is Fate.STAYS:
-        assert q.item() == pytest.approx(1.0)
+        assert q == pytest.approx(1.0)
     else:
-        assert q.item() == pytest.approx(limit.q_star, rel=1e-6, abs=2e-12)
-        at = moments(activation, torch.tensor(max(limit.q_star, 1e-18), dtype=torch.float64))
-        assert limit.chi == pytest.approx(sigma_w**2 * at.slope_square.item())
+        assert q == pytest.approx(limit.q_star, rel=1e-6, abs=2e-12)
+        at = moments(activation, max(limit.q_star, 1e-18))
+        assert limit.chi == pytest.approx(sigma_w**2 * at.slope_square)
 
 
 @pytest.mark.parametrize("activation", PIECEWISE)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import torch
+import numpy
 
 from gradlab.diagnosis import CutOffs
 from gradlab.errors import SpecError
@@ -49,8 +49,8 @@ def factor_map(
     for depth in depths:
         if not fewest <= depth <= MAX_LAYERS:
             raise SpecError("depth", depth, f"a whole number from {fewest} to {MAX_LAYERS}")
-    weights = torch.tensor(list(sigma_w), dtype=torch.float64).square()
-    biases = torch.full_like(weights, sigma_b**2)
+    weights = numpy.square(numpy.array(sigma_w, float))
+    biases = numpy.full_like(weights, sigma_b**2)
     path = follow(activation, weights * mean_square + biases, weights, biases, layers=max(depths, default=fewest) - 1)
     rows = {depth: tuple(fitted_factors(path.factors[: depth - 2]).tolist()) for depth in set(depths)}
     return FactorMap(

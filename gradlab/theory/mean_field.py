@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 
-import torch
-from torch import Tensor
+import numpy
 
 from gradlab.spec import MAX_SCALE, Activation, Initializer, NetworkSpec
 from gradlab.theory.gaussian import SMALL_SIGNAL, hermite_squares, moments
@@ -105,9 +104,9 @@ def limit_of(activation: Activation, variances: LayerVariances, start: float = 1
     w, b = variances.sigma_w_squared, variances.sigma_b_squared
 
     def change(q: float) -> float:
-        return (w * _at(activation, q)[0] + b) / q - 1
+        return (w * moments(activation, q).square + b) / q - 1
 
-    silent = w * _at(activation, 0.0)[0] + b == 0
+    silent = w * moments(activation, 0.0).square + b == 0
     low = high = min(max(start, SMALL if silent else SMALL_SIGNAL), LARGE)
     direction = change(low)
     if silent and abs(direction) <= TOLERANCE and abs(change(4 * low)) <= TOLERANCE:
@@ -159,7 +158,7 @@ def critical_point(activation: Activation, sigma_b: float = 0.0, mean_square: fl
     """
     line = _critical_variance(activation, sigma_b**2)
     if line is not None:
-        sigma_w = 1 / math.sqrt(_at(activation, line)[1])
+        sigma_w = 1 / math.sqrt(moments(activation, line).slope_square)
         if abs(_limit_for(activation, sigma_w, sigma_b, mean_square).chi - 1) < 1e-6:
             return CriticalPoint(sigma_w=sigma_w, abrupt=False)
 
@@ -185,36 +184,29 @@ def _limit_for(activation: Activation, sigma_w: float, sigma_b: float, mean_squa
 
 
 def _limit(activation: Activation, variances: LayerVariances, fate: Fate, q_star: float | None) -> Limit:
-    at = LARGE if q_star is None else max(q_star, SMALL_SIGNAL)
-    _, slope_square, growth = _at(activation, at)
+    at = moments(activation, LARGE if q_star is None else max(q_star, SMALL_SIGNAL))
     w = variances.sigma_w_squared
-    return Limit(fate=fate, q_star=q_star, chi=w * slope_square, chi_q=w * growth)
-
-
-def _at(activation: Activation, q: float) -> tuple[float, float, float]:
-    at = moments(activation, torch.tensor(q, dtype=torch.float64))
-    return at.square.item(), at.slope_square.item(), at.growth.item()
+    return Limit(fate=fate, q_star=q_star, chi=w * at.slope_square, chi_q=w * at.growth)
 
 
 def _critical_variance(activation: Activation, sigma_b_squared: float) -> float | None:
     """The q* on the critical line, by narrowing a grid around the first point where σ_b² is reached."""
 
-    def bias_needed(q: Tensor) -> Tensor:
+    def is_reached(log_q: float) -> bool:
+        q = math.exp(log_q)
         at = moments(activation, q)
-        return q - at.square / at.slope_square
+        # Piecewise linear activations need no bias at any q: what is left of q there is rounding.
+        return q - at.square / at.slope_square + 1e-14 * q >= sigma_b_squared
 
     low, high = math.log(SMALL_SIGNAL), math.log(LARGE)
     for _ in range(9):
-        grid = torch.linspace(low, high, 64, dtype=torch.float64)
-        q = grid.exp()
-        # Piecewise linear activations need no bias at any q: what is left of q there is rounding.
-        reached = (bias_needed(q) + 1e-14 * q >= sigma_b_squared).nonzero()
-        if not len(reached):
+        grid: list[float] = numpy.linspace(low, high, 64).tolist()
+        first = next((place for place, log_q in enumerate(grid) if is_reached(log_q)), None)
+        if first is None:
             return None
-        first = int(reached[0])
         if first == 0:
             return math.exp(low)
-        low, high = grid[first - 1].item(), grid[first].item()
+        low, high = grid[first - 1], grid[first]
     return math.exp((low + high) / 2)
 
 
@@ -224,7 +216,7 @@ def _slope_at_settled_correlation(activation: Activation, variances: LayerVarian
     The map is a power series with no negative coefficient, hence convex; with a slope above 1 at c = 1 it crosses the
     diagonal once below, and Newton's method from 0 rises to that point.
     """
-    orders = torch.arange(_MEHLER_ORDERS, dtype=torch.float64)
+    orders = numpy.arange(_MEHLER_ORDERS)
     terms = variances.sigma_w_squared * hermite_squares(activation, q_star, _MEHLER_ORDERS) / q_star
     c = 0.0
     for _ in range(100):

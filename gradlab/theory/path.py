@@ -2,36 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy
-import torch
-from torch import Tensor
+from numpy.typing import NDArray
 
 from gradlab.spec import Activation
-from gradlab.theory.gaussian import moments
-
-LARGEST = 1e200
-"""Beyond this variance nothing changes any more: an activation that lets it grow so far is straight on both sides."""
+from gradlab.theory.gaussian import LARGEST, Array, moments
 
 
 @dataclass(frozen=True, kw_only=True)
 class Path:
-    """What each hidden layer makes of a signal on the way forward and of a gradient on the way back; float64 tensors."""
+    """What each hidden layer makes of a signal on the way forward and of a gradient on the way back; float64 arrays."""
 
-    variances: Tensor
+    variances: Array
     """(layers, n): pre-activation variance q in each layer, the first layer first."""
-    factors: Tensor
+    factors: Array
     """(layers − 1, n): RMS of the gradient at a layer's linear output, over that of the next layer's."""
-    growth: Tensor
+    growth: Array
     """(layers − 1, n): RMS of what a layer hands on, over that of what the layer before handed on."""
 
 
 def follow(
     activation: Activation,
-    first: Tensor,
-    weights: Tensor,
-    biases: Tensor,
+    first: Sequence[float],
+    weights: Sequence[float],
+    biases: Sequence[float],
     *,
     layers: int,
     shortcut: bool = False,
@@ -44,34 +42,44 @@ def follow(
     of the input where a shortcut leads around the first layer too. The mean square of a gradient gets 1 + χ₁ times as
     large, as if the two ways back were independent (Yang & Schoenholz 2017).
     """
-    q, variances, slopes, signals = first, [], [], []
-    mean, square = torch.zeros_like(first), torch.full_like(first, passed_by)
+    q, scale, offset = numpy.array(first, float), numpy.array(weights, float), numpy.array(biases, float)
+    mean, square = numpy.zeros_like(q), numpy.full_like(q, passed_by)
+    variances, slopes, signals = [], [], []
     for _ in range(layers):
-        q = q.clamp(max=LARGEST)
-        at = moments(activation, q)
+        q = numpy.minimum(q, LARGEST)
+        at_mean, at_square, slope_square, _ = numpy.transpose([moments(activation, each) for each in q.tolist()])
         if shortcut:
-            square = square + at.square + 2 * mean * at.mean
-            mean = mean + at.mean
+            square = square + at_square + 2 * mean * at_mean
+            mean = mean + at_mean
         else:
-            mean, square = at.mean, at.square
+            mean, square = at_mean, at_square
         variances.append(q)
-        slopes.append(at.slope_square)
+        slopes.append(slope_square)
         signals.append(square)
-        q = weights * square + biases
-    slope, signal = torch.stack(slopes), torch.stack(signals)
-    passed = (1 + weights * slope[1:]) * slope[:-1] / slope[1:] if shortcut else weights * slope[:-1]
-    return Path(variances=torch.stack(variances), factors=passed.sqrt(), growth=(signal[1:] / signal[:-1]).sqrt())
+        q = scale * square + offset
+    slope, signal = numpy.array(slopes), numpy.array(signals)
+    with numpy.errstate(all="ignore"):  # a signal or a slope may be zero
+        passed = (1 + scale * slope[1:]) * slope[:-1] / slope[1:] if shortcut else scale * slope[:-1]
+        return Path(variances=numpy.array(variances), factors=numpy.sqrt(passed), growth=numpy.sqrt(signal[1:] / signal[:-1]))
 
 
-def fitted_factors(factors: Tensor) -> Tensor:
+def fitted_factors(factors: Array) -> Array:
     """The one factor per layer that `diagnose` would fit to readings with these factors between neighbouring layers.
 
     That is, by its logarithm, the median over all pairs of layers of the factor per layer between the two; shape
     (layers − 1, n) -> (n,).
     """
-    logs = torch.cat([torch.zeros_like(factors[:1]), factors.log()]).cumsum(0).T.contiguous()
-    nearer, farther = torch.triu_indices(logs.shape[1], logs.shape[1], offset=1)
-    slopes = ((logs[:, farther] - logs[:, nearer]) / (farther - nearer)).numpy()
-    below, above = (slopes.shape[1] - 1) // 2, slopes.shape[1] // 2
-    middle = numpy.partition(slopes, (below, above), axis=1)[:, [below, above]].mean(axis=1)
-    return torch.from_numpy(numpy.exp(middle))
+    with numpy.errstate(all="ignore"):
+        logs = numpy.concatenate([numpy.zeros_like(factors[:1]), numpy.log(factors)]).cumsum(0).T
+        nearer, farther = _pairs(logs.shape[1])
+        slopes = (logs[:, farther] - logs[:, nearer]) / (farther - nearer)
+        below, above = (slopes.shape[1] - 1) // 2, slopes.shape[1] // 2
+        middle: Array = numpy.exp(numpy.partition(slopes, (below, above), axis=1)[:, [below, above]].mean(axis=1))
+    return middle
+
+
+@lru_cache(64)
+def _pairs(count: int) -> tuple[NDArray[numpy.intp], NDArray[numpy.intp]]:
+    """All pairs of different numbers below `count`, the smaller ones and the larger ones."""
+    smaller, larger = numpy.triu_indices(count, 1)
+    return smaller, larger

@@ -6,17 +6,17 @@ import math
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+import numpy
 import torch
-from torch import Tensor
 
 from gradlab.batches import sample_input
 from gradlab.diagnosis import CutOffs
 from gradlab.networks import PRECISIONS
 from gradlab.spec import ExperimentSpec, Loss, NetworkSpec, Normalization, Target
 from gradlab.text import short_number
-from gradlab.theory.gaussian import moments
+from gradlab.theory.gaussian import LARGEST, moments
 from gradlab.theory.mean_field import CriticalPoint, Fate, critical_point, depth_scales, layer_variances, limit_of
-from gradlab.theory.path import LARGEST, Path, fitted_factors, follow
+from gradlab.theory.path import Path, fitted_factors, follow
 
 NARROWEST = 16
 """Units a layer needs before its pre-activations are anywhere near Gaussian."""
@@ -113,7 +113,7 @@ def predict_factor(spec: ExperimentSpec | NetworkSpec) -> FactorPrediction:
 
 def _plain(network: NetworkSpec, mean_square: float, why_not: tuple[str, ...], caveats: tuple[str, ...]) -> FactorPrediction:
     inner, path = layer_variances(network, 1), _path(network, mean_square)
-    limit = limit_of(network.activation, inner, path.variances[0, 0].item())
+    limit = limit_of(network.activation, inner, float(path.variances[0, 0]))
     # Where it depends on the input at all it does so weakly; two digits let the point be found once for many seeds.
     critical = critical_point(network.activation, math.sqrt(inner.sigma_b_squared), float(f"{mean_square:.1e}"))
     found = FactorPrediction(
@@ -160,15 +160,11 @@ def _with_shortcuts(
 
 def _path(network: NetworkSpec, mean_square: float) -> Path:
     first, inner = layer_variances(network, 0), layer_variances(network, 1)
-
-    def alone(value: float) -> Tensor:
-        return torch.tensor([value], dtype=torch.float64)
-
     return follow(
         network.activation,
-        alone(first.sigma_w_squared * mean_square + first.sigma_b_squared),
-        alone(inner.sigma_w_squared),
-        alone(inner.sigma_b_squared),
+        [first.sigma_w_squared * mean_square + first.sigma_b_squared],
+        [inner.sigma_w_squared],
+        [inner.sigma_b_squared],
         layers=network.depth - 1,
         shortcut=network.use_shortcut,
         passed_by=mean_square if network.input_size == network.layer_sizes[1] else 0.0,
@@ -178,10 +174,10 @@ def _path(network: NetworkSpec, mean_square: float) -> Path:
 def _obstacles(network: NetworkSpec, path: Path) -> tuple[str, ...]:
     """Why there is no factor after all, of a network that the theory would cover."""
     largest = min(torch.finfo(PRECISIONS[network.dtype].build()).max, math.sqrt(LARGEST))
-    too_large = (path.variances[:, 0].sqrt() >= largest).nonzero()
+    (too_large,) = numpy.nonzero(numpy.sqrt(path.variances[:, 0]) >= largest)
     if len(too_large):
         return (f"From layer {int(too_large[0]) + 1} on the signal is too large for {network.dtype}.",)
-    if not bool((path.factors > 0).all()):
+    if not (path.factors > 0).all():
         return ("No gradient passes: the weights are zero, or every unit sits where its slope is zero.",)
     return ()
 
@@ -193,11 +189,11 @@ def _normalized(network: NetworkSpec, caveats: tuple[str, ...]) -> FactorPredict
     """
     inner, batch_norm = layer_variances(network, 1), network.normalization is Normalization.BATCH_NORM
     q = 1.0 if batch_norm else inner.sigma_w_squared + inner.sigma_b_squared
-    at = moments(network.activation, torch.tensor(q, dtype=torch.float64))
-    spread = at.square.item() - at.mean.item() ** 2
+    at = moments(network.activation, q)
+    spread = at.square - at.mean**2
     if spread * (inner.sigma_w_squared if batch_norm else 1.0) < 100 * EPSILON:
         return _none("The layers' outputs differ so little that the ε in the normalisation decides.")
-    factor = math.sqrt(at.slope_square.item() * (1.0 if batch_norm else inner.sigma_w_squared) / spread)
+    factor = math.sqrt(at.slope_square * (1.0 if batch_norm else inner.sigma_w_squared) / spread)
     return FactorPrediction(
         basis=Basis.NORMALIZATION,
         factor=factor,
