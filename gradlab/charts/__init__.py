@@ -2,7 +2,7 @@
 
 from gradlab.charts.against_claim import against_claim
 from gradlab.charts.bands import Band, bands
-from gradlab.charts.base import CHART_HEIGHT, HUES, Figure, Hue
+from gradlab.charts.base import CHART_HEIGHT, HUES, Figure, Hue, Rows, rows_of
 from gradlab.charts.both_kinds import both_kinds
 from gradlab.charts.factors import FactorRow, factor_map, factors
 from gradlab.charts.lines import Line, lines, readings
@@ -28,6 +28,7 @@ __all__ = [
     "Hue",
     "Line",
     "OutcomeCell",
+    "Rows",
     "against_claim",
     "bands",
     "both_kinds",
@@ -40,6 +41,7 @@ __all__ = [
     "outcomes",
     "readings",
     "river",
+    "rows_of",
     "two_numbers",
     "unit_of",
     "unmeasured",

@@ -6,13 +6,27 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import accumulate
 from typing import Any
 
 import altair as alt
 import pandas
 
 from gradlab.charts import marks
-from gradlab.charts.base import CHART_HEIGHT, HUES, TEMPLATES_KEPT, Figure, axis, figure, layer_axis, legend, named, written
+from gradlab.charts.base import (
+    CHART_HEIGHT,
+    HUES,
+    TEMPLATES_KEPT,
+    Figure,
+    Rows,
+    axis,
+    figure,
+    layer_axis,
+    legend,
+    named,
+    rows_of,
+    written,
+)
 from gradlab.text import short_number
 
 SHAPES = ("circle", "diamond")
@@ -20,6 +34,8 @@ DASHES = ([1, 0], [6, 3])
 """Networks differ in shape and dash, not in colour alone."""
 FEW = 40
 """Layers up to which symbols have room."""
+_SHARES = {"zero_share": "zero", "nonfinite_share": "non-finite"}
+"""The share of the seeds at which a layer has a mark -> that mark."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,30 +51,29 @@ class Band:
 
 def bands(series: Mapping[str, Band], *, y_title: str, seed: int, dark: bool = False) -> Figure:
     """Each network as a band over the seeds on a logarithmic axis, the output end left, with this seed's readings in it."""
-    own = pandas.concat([_own(name, band.own) for name, band in series.items()], ignore_index=True)
-    over = [_over(name, band) for name, band in series.items() if band.over_seeds is not None]
-    band = pandas.concat(over, ignore_index=True) if over else None
     layers = list(max((each.own for each in series.values()), key=len)["layer"])
     place = {layer: step for step, layer in enumerate(layers)}
-    shown, unseen = own[own["mark"] == ""], [own[own["mark"] != ""]]
-    data = {"shown": shown.assign(place=shown["layer"].map(place))}
-    if band is not None:
+    own = [row | {"place": place[row["layer"]]} for name, each in series.items() for row in _own(name, each.own)]
+    seeds = {name: _over(name, each.over_seeds) for name, each in series.items() if each.over_seeds is not None}
+    band = [row | {"place": place[row["layer"]]} for rows in seeds.values() for row in rows]
+    shown = [row for row in own if not row["mark"]]
+    data: dict[str, Rows] = {"shown": shown}
+    if band:
         floor = _smallest(band, shown)
-        drawn = band[band["median"] > 0]
-        drawn = drawn.assign(place=drawn["layer"].map(place), bottom=drawn["low"].where(drawn["low"] > 0, floor))
-        data["band"] = drawn
-        unseen += [_marked(band, "zero_share", "zero"), _marked(band, "nonfinite_share", "non-finite")]
-    left_out = pandas.concat(unseen, ignore_index=True).drop_duplicates(["network", "layer", "mark"])
-    if len(left_out):
+        data["band"] = [row | {"bottom": row["low"] if row["low"] > 0 else floor} for row in band if row["median"] > 0]
+    unseen = [(row["network"], row["layer"], row["mark"]) for row in own if row["mark"]]
+    unseen += [(row["network"], row["layer"], mark) for share, mark in _SHARES.items() for row in band if row[share] > 0]
+    left_out = [{"network": name, "layer": layer, "mark": mark} for name, layer, mark in dict.fromkeys(unseen)]
+    if left_out:
         data["unseen"] = left_out
     hues = [HUES[each.hue % len(HUES)].of(dark) for each in series.values()]
     return figure(
         _template(
             dark,
             len(series) > 1,
-            band is not None,
-            len(left_out) > 0,
-            len(shown) > 0 or len(data.get("band", ())) > 0,
+            bool(band),
+            bool(left_out),
+            bool(shown or data.get("band")),
             len(layers) <= FEW,
         ),
         {
@@ -71,15 +86,17 @@ def bands(series: Mapping[str, Band], *, y_title: str, seed: int, dark: bool = F
             "y_title": y_title,
         },
         data,
-        alt_text=". ".join(_described(name, each, y_title, seed) for name, each in series.items()),
+        alt_text=". ".join(
+            _described(name, rows_of(each.own), seeds.get(name), y_title, seed) for name, each in series.items()
+        ),
         how_to_read=(
             "Output end left, on a logarithmic axis. "
-            + ("The line is the median of the seeds, 8 of 10 seeds lie in the band. " if band is not None else "")
+            + ("The line is the median of the seeds, 8 of 10 seeds lie in the band. " if band else "")
             + f"The symbols are seed {seed}."
             + marks.explained(left_out)
             + (
                 " Such a symbol stands under a layer as soon as one seed has it; where most have it there is no band."
-                if len(left_out) and band is not None
+                if left_out and band
                 else ""
             )
         ),
@@ -146,36 +163,32 @@ def _by_network(channel: Any, values: str, names: alt.Legend | None) -> Any:
     return channel("network", type="nominal", scale=alt.Scale(domain=["$names"], range=[values]), legend=names)
 
 
-def _own(name: str, trail: pandas.DataFrame) -> pandas.DataFrame:
-    frame = trail[["layer", "reading", "mark"]]
-    return frame.assign(network=name, stretch=f"{name} " + marks.stretches(frame).astype(str))
+def _own(name: str, trail: pandas.DataFrame) -> list[dict[str, Any]]:
+    rows = rows_of(trail[["layer", "reading", "mark"]])
+    return [row | {"network": name, "stretch": each} for row, each in zip(rows, marks.stretches(name, rows), strict=True)]
 
 
-def _over(name: str, band: Band) -> pandas.DataFrame:
+def _over(name: str, band: pandas.DataFrame) -> list[dict[str, Any]]:
     """From the output end on; the band breaks where more than half of the seeds have nothing that could be drawn."""
-    assert band.over_seeds is not None
-    frame = band.over_seeds.iloc[::-1].reset_index(drop=True)
-    breaks = (~(frame["median"] > 0)).cumsum().astype(str)
-    return frame.assign(network=name, stretch=f"{name} " + breaks)
+    rows = rows_of(band)[::-1]
+    breaks = accumulate(int(not row["median"] > 0) for row in rows)
+    return [row | {"network": name, "stretch": f"{name} {each}"} for row, each in zip(rows, breaks, strict=True)]
 
 
-def _marked(band: pandas.DataFrame, share: str, mark: str) -> pandas.DataFrame:
-    found = band[band[share] > 0]
-    return found[["layer", "network"]].assign(mark=mark)
-
-
-def _smallest(band: pandas.DataFrame, shown: pandas.DataFrame) -> float:
+def _smallest(band: Rows, shown: Rows) -> float:
     """Where a band that reaches down to zero ends on a logarithmic axis."""
-    numbers = pandas.concat([band["low"], band["median"], band["high"], shown["reading"]])
-    return float(min(numbers[numbers > 0], default=1.0))
+    numbers = [row[name] for row in band for name in ("low", "median", "high")] + [row["reading"] for row in shown]
+    return min((number for number in numbers if number > 0), default=1.0)
 
 
-def _described(name: str, band: Band, what: str, seed: int) -> str:
-    every = max(1, math.ceil(len(band.own) / 12))
-    own = [f"{row.layer} {row.mark or short_number(row.reading)}" for row in band.own.iloc[::every].itertuples()]
-    said = f"{name}, {what} from the output end to the input end, seed {seed}: {', '.join(own)}"
-    if band.over_seeds is None:
+def _described(name: str, own: Rows, band: Rows | None, what: str, seed: int) -> str:
+    every = max(1, math.ceil(len(own) / 12))
+    words = [f"{row['layer']} {row['mark'] or short_number(row['reading'])}" for row in own[::every]]
+    said = f"{name}, {what} from the output end to the input end, seed {seed}: {', '.join(words)}"
+    if band is None:
         return said
-    rows = band.over_seeds.iloc[::-1].iloc[::every].itertuples()
-    words = [f"{row.layer} {short_number(row.median)} ({short_number(row.low)} to {short_number(row.high)})" for row in rows]
+    words = [
+        f"{row['layer']} {short_number(row['median'])} ({short_number(row['low'])} to {short_number(row['high'])})"
+        for row in band[::every]
+    ]
     return f"{said}; median of the seeds, and where 8 of 10 lie: {', '.join(words)}"

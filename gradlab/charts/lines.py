@@ -12,7 +12,20 @@ import altair as alt
 import pandas
 
 from gradlab.charts import marks
-from gradlab.charts.base import CHART_HEIGHT, HUES, TEMPLATES_KEPT, Figure, axis, figure, layer_axis, legend, named, written
+from gradlab.charts.base import (
+    CHART_HEIGHT,
+    HUES,
+    TEMPLATES_KEPT,
+    Figure,
+    Rows,
+    axis,
+    figure,
+    layer_axis,
+    legend,
+    named,
+    rows_of,
+    written,
+)
 from gradlab.text import short_number
 
 DASHES = ([1, 0], [6, 4], [2, 3], [8, 3, 2, 3])
@@ -53,16 +66,17 @@ def lines(
 
     `said` is what the readings are, for the text that stands for the picture.
     """
-    named_frames = [
-        line.frame.assign(trail=name, stretch=f"{name} " + marks.stretches(line.frame).astype(str))
-        for name, line in series.items()
+    places = {layer: place for place, layer in enumerate(layers)}
+    trails = {name: rows_of(line.frame) for name, line in series.items()}
+    rows = [
+        {**row, "trail": name, "stretch": stretch, "place": places[row["layer"]]}
+        for name, trail in trails.items()
+        for row, stretch in zip(trail, marks.stretches(name, trail), strict=True)
     ]
-    frame = pandas.concat(named_frames, ignore_index=True)
-    frame = frame.assign(place=frame["layer"].map({layer: place for place, layer in enumerate(layers)}))
-    shown, unseen = frame[frame["mark"] == ""], frame[frame["mark"] != ""]
+    shown, unseen = [row for row in rows if not row["mark"]], [row for row in rows if row["mark"]]
     hues = [HUES[line.hue % len(HUES)].of(dark) for line in series.values()]
     return figure(
-        _template(dark, several=len(series) > 1, unseen=len(unseen) > 0, anything=len(shown) > 0),
+        _template(dark, several=len(series) > 1, unseen=bool(unseen), anything=bool(shown)),
         {
             "layers": list(layers),
             "names": list(series),
@@ -73,9 +87,9 @@ def lines(
             "x_title": x_title,
             "y_title": y_title,
         },
-        {"shown": shown, **({"unseen": unseen} if len(unseen) else {})},
-        alt_text=". ".join(_described(name, line.frame, said) for name, line in series.items()),
-        how_to_read="Each point is one layer, on a logarithmic axis: equal steps are equal factors." + marks.explained(frame),
+        {"shown": shown, **({"unseen": unseen} if unseen else {})},
+        alt_text=". ".join(_described(name, trail, said) for name, trail in trails.items()),
+        how_to_read="Each point is one layer, on a logarithmic axis: equal steps are equal factors." + marks.explained(rows),
     )
 
 
@@ -119,7 +133,7 @@ def _by_name(channel: Any, values: str, names: alt.Legend | None) -> Any:
     return channel("trail", type="nominal", scale=alt.Scale(domain=["$names"], range=[values]), legend=names)
 
 
-def _described(name: str, frame: pandas.DataFrame, said: str) -> str:
-    every = max(1, math.ceil(len(frame) / 12))
-    words = [f"{row.layer} {row.mark or short_number(row.reading)}" for row in frame.iloc[::every].itertuples()]
+def _described(name: str, trail: Rows, said: str) -> str:
+    every = max(1, math.ceil(len(trail) / 12))
+    words = [f"{row['layer']} {row['mark'] or short_number(row['reading'])}" for row in trail[::every]]
     return f"{name}, {said}: {', '.join(words)}"

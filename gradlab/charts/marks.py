@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import altair as alt
-import pandas
+from itertools import accumulate
 
-from gradlab.charts.base import named
+import altair as alt
+
+from gradlab.charts.base import Rows, named
 
 MARK_SHAPES = {"zero": "square", "missing": "cross", "non-finite": "triangle-up"}
 _WORDS = {"zero": "□ exactly zero", "missing": "+ no gradient arrived", "non-finite": "△ NaN or infinite"}
@@ -24,12 +25,13 @@ def symbols(data: str) -> alt.Chart:
     return named(data).mark_point(filled=False, size=90, strokeWidth=2, aria=False)
 
 
-def explained(trail: pandas.DataFrame) -> str:
+def explained(trail: Rows) -> str:
     """What the symbols that occur mean, as a sentence; empty where none occurs."""
-    shown = [words for mark, words in _WORDS.items() if mark in set(trail["mark"])]
+    occurring = {row["mark"] for row in trail}
+    shown = [words for mark, words in _WORDS.items() if mark in occurring]
     return f" Where the scale has no place for a reading: {', '.join(shown)}." if shown else ""
 
 
-def stretches(trail: pandas.DataFrame) -> pandas.Series:
-    """A number for each stretch of readings: band and line break where a logarithmic scale has nothing to draw."""
-    return (trail["mark"] != "").cumsum()
+def stretches(name: str, trail: Rows) -> list[str]:
+    """Of every row, a name for its stretch: band and line break where a logarithmic scale has nothing to draw."""
+    return [f"{name} {breaks}" for breaks in accumulate(int(row["mark"] != "") for row in trail)]

@@ -9,7 +9,6 @@ from functools import lru_cache
 from typing import Any
 
 import altair as alt
-import pandas
 
 from gradlab.charts.base import TEMPLATES_KEPT, Figure, figure, ink, layer_axis, named, written
 from gradlab.charts.river import BAND_HEIGHT, NUMBERS_SHOWN
@@ -25,11 +24,11 @@ def unmeasured(layers: Sequence[str], *, dark: bool = False) -> Figure:
     `layers` are named in order of arrival: the output end first.
     """
     every = math.ceil(len(layers) / NUMBERS_SHOWN)
-    frame = pandas.DataFrame({"layer": list(layers), "reading": ["?" if i % every == 0 else "" for i in range(len(layers))]})
+    rows = [{"layer": layer, "reading": "?" if place % every == 0 else ""} for place, layer in enumerate(layers)]
     return figure(
         _unmeasured(dark),
         {"layers": list(layers)},
-        {"layers": frame},
+        {"layers": rows},
         alt_text=f"{len(layers)} layers from the output end, {layers[0]}, to the input end, {layers[-1]}; nothing measured yet",
         how_to_read=(
             "Each question mark is a layer whose reading you have not seen yet. The gradient travels from left to right,"
@@ -60,9 +59,9 @@ def with_prediction(
     where one was guessed, and else only says in which `direction` (-1, 0 or 1) the width goes: to nothing, not at all, or
     as far as there is room.
     """
-    band = river.data["all"].set_index("layer")
-    start, middle = band.loc[layers[0]], float(band.loc[layers[0], "middle"])
-    width = float(start["top"]) - middle
+    start = next(row for row in river.data["all"] if row["layer"] == layers[0])
+    middle = start["middle"]
+    width = start["top"] - middle
     last = max(len(layers) - 1, 1)
     if factor is None:
         end = {-1: 0.0, 0: width, 1: max(1.0, width + _LEAST_WIDENING)}[direction]
@@ -70,15 +69,16 @@ def with_prediction(
         said = {-1: "becomes smaller", 0: "stays about the same", 1: "grows"}[direction]
         meant = "shows the direction you predicted, not an amount"
     else:
-        per_decade = width / float(start["half"])
+        per_decade = width / start["half"]
         limit = max(1.0, width + _LEAST_WIDENING)
         steps = [width + per_decade * math.log10(factor) * place for place in range(len(layers))]
         widths = [min(max(step, 0.0), limit) for step in steps]
         said = f"{short_number(factor)} per layer"
         meant = f"follows your {short_number(factor)} per layer, as far as the picture goes"
-    outline = pandas.DataFrame({"layer": list(layers), "top": widths, "bottom": [-w for w in widths]})
-    outline[["top", "bottom"]] += middle
-    outline["place"] = range(len(outline))
+    outline = [
+        {"layer": layer, "top": middle + width, "bottom": middle - width, "place": place}
+        for place, (layer, width) in enumerate(zip(layers, widths, strict=True))
+    ]
     edges = figure(_outline(dark), {"layers": _layers_along(river)}, {}, alt_text="", how_to_read="").vega_lite["layer"]
     return replace(
         river,

@@ -11,7 +11,7 @@ import altair as alt
 import pandas
 
 from gradlab.charts import marks
-from gradlab.charts.base import HUES, TEMPLATES_KEPT, Figure, figure, layer_axis, named, written
+from gradlab.charts.base import HUES, TEMPLATES_KEPT, Figure, Rows, figure, layer_axis, named, rows_of, written
 from gradlab.text import short_number
 
 BAND_HEIGHT = 160
@@ -41,19 +41,19 @@ def river(
     `trails` maps a name to a frame of `trail.backward_trail`, `hues` are their places among `HUES`. Only the first
     `arrived` steps are filled.
     """
-    floor = _floor(trails.values())
-    bands = _bands(trails, floor)
-    steps = int(bands["step"].max())
+    rows = {name: rows_of(trail) for name, trail in trails.items()}
+    floor = _floor(rows.values())
+    bands = _bands(rows, floor)
+    steps = max(map(len, rows.values()))
     arrived = steps if arrived is None else arrived
-    drawn = bands["mark"] == ""
-    here = bands[bands["step"] <= arrived]
-    solid, unseen = here[here["mark"] == ""], here[here["mark"] != ""]
+    here = [row for row in bands if row["step"] <= arrived]
+    solid, unseen = [row for row in here if not row["mark"]], [row for row in here if row["mark"]]
     colors = [HUES[hue % len(HUES)].of(dark) for hue in hues or range(len(trails))]
     # A layer that two networks of different depth reach at different steps stands where the deeper one has it.
-    deepest = max(trails.values(), key=len)
-    layers = list(dict.fromkeys([*deepest["layer"], *bands["layer"]]))
+    deepest = max(rows.values(), key=len)
+    layers = list(dict.fromkeys(row["layer"] for row in (*deepest, *bands)))
     return figure(
-        _template(dark, len(trails), _rule_width(steps), unseen=len(unseen) > 0),
+        _template(dark, len(trails), _rule_width(steps), unseen=bool(unseen)),
         {
             "layers": layers,
             "names": list(trails),
@@ -61,16 +61,20 @@ def river(
             "texts": [text for _, text in colors],
         },
         {
-            "all": bands[drawn],
+            "all": [row for row in bands if not row["mark"]],
             "solid": solid,
             "numbers": _numbered(solid, arrived, steps),
-            **({"names": bands.drop_duplicates("trail").assign(top=_above)} if len(trails) > 1 else {}),
-            **({"unseen": unseen} if len(unseen) else {}),
+            **(
+                {"names": [{"trail": name, "top": _middle(place) + 1.6} for place, name in enumerate(rows)]}
+                if len(rows) > 1
+                else {}
+            ),
+            **({"unseen": unseen} if unseen else {}),
         },
-        alt_text=". ".join(described(name, trail, arrived) for name, trail in trails.items()),
+        alt_text=". ".join(described(name, trail, arrived) for name, trail in rows.items()),
         how_to_read=(
             "Read from left to right, the way the gradient travels: from the output end to the input end."
-            + (f" The half-width is the number of powers of ten above {short_number(10**floor)}." if len(solid) else "")
+            + (f" The half-width is the number of powers of ten above {short_number(10**floor)}." if solid else "")
             + marks.explained(bands)
         ),
     )
@@ -103,21 +107,29 @@ def _colors(hues: str) -> alt.Color:
     return alt.Color("trail", type="nominal", scale=alt.Scale(domain=["$names"], range=[hues]), legend=None)
 
 
-def _floor(trails: Iterable[pandas.DataFrame]) -> float:
+def _floor(trails: Iterable[Rows]) -> float:
     """The log10 of half a power of ten below the smallest reading, so that the thinnest place still has a width."""
-    return math.log10(min((r for trail in trails for r in trail["reading"] if r > 0), default=1.0)) - 0.5
+    return math.log10(min((row["reading"] for trail in trails for row in trail if row["reading"] > 0), default=1.0)) - 0.5
 
 
-def _bands(trails: Mapping[str, pandas.DataFrame], floor: float) -> pandas.DataFrame:
-    """All trails in one frame with the edges of their bands; the widest place anywhere is 2 high."""
-    frames = []
+def _bands(trails: Mapping[str, Rows], floor: float) -> list[dict[str, Any]]:
+    """The rows of all trails with the edges of their bands; the widest place anywhere is 2 high."""
+    widths = [
+        [math.log10(row["reading"]) - floor if row["reading"] > 0 else math.nan for row in trail] for trail in trails.values()
+    ]
+    widest = max((width for each in widths for width in each if width > 0), default=1.0)
+    bands = []
     for place, (name, trail) in enumerate(trails.items()):
-        half = trail["reading"].map(lambda r: math.log10(r) - floor if r > 0 else math.nan)
-        stretch = f"{name} " + marks.stretches(trail).astype(str)
-        frames.append(trail.assign(trail=name, middle=-3.4 * place, half=half, stretch=stretch))
-    bands = pandas.concat(frames, ignore_index=True)
-    half = bands["half"] / (bands["half"].max() or 1.0)
-    return bands.assign(top=bands["middle"] + half, bottom=bands["middle"] - half)
+        middle = _middle(place)
+        for row, half, stretch in zip(trail, widths[place], marks.stretches(name, trail), strict=True):
+            edges = {"top": middle + half / widest, "bottom": middle - half / widest}
+            bands.append({**row, "trail": name, "middle": middle, "half": half, "stretch": stretch, **edges})
+    return bands
+
+
+def _middle(place: int) -> float:
+    """The height of a band's middle line, the first band on top."""
+    return -3.4 * place
 
 
 def _rule_width(steps: int) -> float:
@@ -125,20 +137,15 @@ def _rule_width(steps: int) -> float:
     return 2.5 if steps <= 40 else 1.0 if steps <= 100 else 0.5
 
 
-def _above(names: pandas.DataFrame) -> pandas.Series:
-    return names["middle"] + 1.6
-
-
-def _numbered(solid: pandas.DataFrame, arrived: int, steps: int) -> pandas.DataFrame:
+def _numbered(solid: Rows, arrived: int, steps: int) -> Rows:
     every = math.ceil(steps / NUMBERS_SHOWN)
-    latest = (solid["step"] == arrived) & (arrived < steps)
-    shown = solid[((solid["step"] - 1) % every == 0) | latest]
-    return shown.assign(number=[short_number(reading) for reading in shown["reading"]])
+    shown = [row for row in solid if (row["step"] - 1) % every == 0 or (row["step"] == arrived and arrived < steps)]
+    return [{**row, "number": short_number(row["reading"])} for row in shown]
 
 
-def described(name: str, trail: pandas.DataFrame, arrived: int) -> str:
+def described(name: str, trail: Rows, arrived: int) -> str:
     """The trail as a sentence; of a long one, every so many layers."""
-    here = trail[trail["step"] <= arrived]
+    here = [row for row in trail if row["step"] <= arrived]
     every = max(1, math.ceil(len(here) / 12))
-    said = [f"{row.layer} {row.mark or short_number(row.reading)}" for row in here.iloc[::every].itertuples()]
+    said = [f"{row['layer']} {row['mark'] or short_number(row['reading'])}" for row in here[::every]]
     return f"{name}, mean absolute gradient from the output end to the input end: {', '.join(said)}"

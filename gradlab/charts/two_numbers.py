@@ -8,7 +8,6 @@ from functools import lru_cache
 from typing import Any
 
 import altair as alt
-import pandas
 
 from gradlab.charts import marks
 from gradlab.charts.base import TEMPLATES_KEPT, Figure, axis, figure, ink, muted, named, written
@@ -27,17 +26,17 @@ def two_numbers(wrong: Reading, right: Reading, *, dark: bool = False) -> Figure
 
     A negative reading is drawn at its size: which of the two is how large is what is compared.
     """
-    frame = pandas.DataFrame([_row(way, reading) for way, reading in zip(WAYS, (wrong, right), strict=True)])
-    shown, unseen = frame[frame["mark"] == ""], frame[frame["mark"] != ""]
+    rows = [_row(way, reading) for way, reading in zip(WAYS, (wrong, right), strict=True)]
+    shown, unseen = [row for row in rows if not row["mark"]], [row for row in rows if row["mark"]]
     negative = any(reading.value is not None and reading.value < 0 for reading in (wrong, right))
     return figure(
         _template(dark),
-        {"domain": _domain([float(size) for size in shown["size"]] or [1.0])},
+        {"domain": _domain([row["size"] for row in shown] or [1.0])},
         {"shown": shown, "unseen": unseen},
         alt_text=f"Two numbers. Mistaken: {wrong.label}: {wrong.text}. Right: {right.label}: {right.text}.",
         how_to_read="Two numbers on a logarithmic axis: equal distances are equal factors."
         + (" A negative number stands at its size." if negative else "")
-        + marks.explained(frame),
+        + marks.explained(rows),
     )
 
 
@@ -99,11 +98,11 @@ def _rows(dark: bool) -> alt.Y:
 
 def no_numbers_yet(*, dark: bool = False) -> Figure:
     """The place of both numbers before either is measured, as large as the picture will be."""
-    frame = pandas.DataFrame({"way": list(WAYS), "number": "?", "place": 0.5})
+    rows = [{"way": way, "number": "?", "place": 0.5} for way in WAYS]
     return figure(
         _nothing_yet(dark),
         {},
-        {"ways": frame},
+        {"ways": rows},
         alt_text="Two rows, the mistaken way of reading and the right one, with a question mark each: nothing is measured yet",
         how_to_read="Each question mark stands for a number that is measured once you ask for it.",
     )

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import pandas
 import streamlit as st
 
+from gradlab import charts
+from gradlab.capture import Status
 from gradlab.errors import GradlabError, listed
 from gradlab.lessons.challenge import HINTS, Challenge, check
 from gradlab.lessons.progress import CONFIDENCE_TITLES, Confidence
@@ -187,10 +188,14 @@ def _open_hint(number: int) -> None:
 
 def table(spec: ExperimentSpec) -> None:
     """Both readings of every layer in order of arrival, as the picture shows them."""
-    one, other = (cache.trail(each, Quantity.WEIGHTS).set_index("layer") for each in pair(spec))
-    frame = pandas.DataFrame({"without shortcuts": one["reading"], "with shortcuts": other["reading"]})
-    statuses = {"status without": one["status"], "status with": other["status"]}
-    unusual = {name: status for name, status in statuses.items() if (status != "ok").any()}
-    digits = st.column_config.NumberColumn(format="%.2e")
-    frame = frame.assign(**unusual).rename_axis("layer").reset_index()
-    st.dataframe(frame, hide_index=True, column_config=dict.fromkeys(("without shortcuts", "with shortcuts"), digits))
+    trails = [charts.rows_of(cache.trail(each, Quantity.WEIGHTS)) for each in pair(spec)]
+    networks = dict(zip(("without", "with"), ({row["layer"]: row for row in trail} for trail in trails), strict=True))
+    unusual = [name for name, rows in networks.items() if any(row["status"] != Status.OK for row in rows.values())]
+    table = [
+        {"layer": layer}
+        | {f"{name} shortcuts": rows[layer]["reading"] for name, rows in networks.items()}
+        | {f"status {name}": networks[name][layer]["status"] for name in unusual}
+        for layer in networks["without"]
+    ]
+    digits = dict.fromkeys(("without shortcuts", "with shortcuts"), st.column_config.NumberColumn(format="%.2e"))
+    st.dataframe(cache.arrow(table), hide_index=True, column_config=digits)

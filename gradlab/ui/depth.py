@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-import pandas
 import streamlit as st
 
 from gradlab import charts
@@ -15,7 +14,7 @@ from gradlab.spec import Activation, ExperimentSpec, Normalization
 from gradlab.text import short_number
 from gradlab.theory import Basis, FactorPrediction, predict_factor
 from gradlab.trail import Quantity
-from gradlab.ui import ensembles, panels, state
+from gradlab.ui import cache, ensembles, panels, state
 from gradlab.ui.cache import Picture, kept, picture_of, shared
 from gradlab.ui.ensembles import Measured
 from gradlab.ui.links import VIEWS
@@ -216,7 +215,7 @@ def table(specs: Mapping[str, ManySeeds]) -> None:
         st.header("In numbers")
         number = st.column_config.NumberColumn(format="%.4g")
         columns = ("γ, median", "10 %", "90 %")
-        st.dataframe(pandas.DataFrame(rows), hide_index=True, column_config=dict.fromkeys(columns, number))
+        st.dataframe(cache.arrow(rows), hide_index=True, column_config=dict.fromkeys(columns, number))
 
 
 def _range(expected: FactorPrediction) -> str:

@@ -18,13 +18,9 @@ _ONE_AT_A_TIME = threading.Lock()
 
 def image(picture: Picture, kind: Literal["svg", "png"], dark: bool) -> bytes:
     """The picture as an SVG document or a PNG of twice the size on screen."""
-    data = {name: _rows(arrow) for name, arrow in picture.vega_lite["datasets"].items()}
+    datasets = picture.vega_lite["datasets"]
+    data = {name: pyarrow.ipc.open_stream(arrow).read_all().to_pylist() for name, arrow in datasets.items()}
     return _drawn({**picture.vega_lite, "datasets": data, "background": BACKGROUND[dark], "width": WIDTH}, kind)
-
-
-def _rows(arrow: bytes) -> list[dict[str, Any]]:
-    frame = pyarrow.ipc.open_stream(arrow).read_pandas()
-    return [dict(row) for row in frame.to_dict(orient="records")]
 
 
 @kept(max_entries=50)

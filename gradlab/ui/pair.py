@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import streamlit as st
 
+from gradlab import charts
 from gradlab.capture import Status
 from gradlab.comparison import FIELD_TITLES, Comparison, Difference, Value
 from gradlab.lessons.question import Posed
@@ -206,8 +207,8 @@ def pin(spec: ExperimentSpec) -> None:
 
 def table(pair: Pair, quantity: Quantity) -> None:
     """Both readings of every layer, paired from the output end, with their ratio."""
-    frame, (a, b) = comparison(pair, quantity).table(), pair.short_names
-    same_layers = frame["layer_a"].equals(frame["layer_b"])
+    rows, (a, b) = charts.rows_of(comparison(pair, quantity).table()), pair.short_names
+    same_layers = all(row["layer_a"] == row["layer_b"] for row in rows)
     columns: dict[str, Any] = {
         "layer_a": "layer" if same_layers else f"layer, {a}",
         **({} if same_layers else {"layer_b": f"layer, {b}"}),
@@ -216,9 +217,10 @@ def table(pair: Pair, quantity: Quantity) -> None:
         "ratio": st.column_config.NumberColumn(f"{b} / {a}", format="%.3g"),
         "relative_ratio": st.column_config.NumberColumn(f"kept, {b} / {a}", format="%.3g"),
     }
-    if {*frame["status_a"], *frame["status_b"]} != {str(Status.OK)}:
+    if any(status != Status.OK for row in rows for status in (row["status_a"], row["status_b"])):
         columns |= {"status_a": f"status, {a}", "status_b": f"status, {b}"}
-    st.dataframe(frame[list(columns)], hide_index=True, column_config=columns)
+    shown = [{name: row[name] for name in columns} for row in rows]
+    st.dataframe(cache.arrow(shown), hide_index=True, column_config=columns)
     st.markdown(
         "The output end stands first. RMS is the root mean square of the entries; the picture shows mean absolute values."
         " *Kept* is a reading over the same network's reading at the output end."

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Literal
 
-import pandas
 import pyarrow
 import streamlit as st
 from streamlit.elements.lib.mutable_expander_container import ExpanderContainer
 
+from gradlab import charts
 from gradlab.diagnosis import Diagnosis, Verdict, disagreement
 from gradlab.flags import FLAG_TITLES
 from gradlab.spec import ExperimentSpec
@@ -100,14 +100,14 @@ def table(spec: ExperimentSpec, quantity: Quantity) -> None:
 
 
 def trail_table(
-    trail: pandas.DataFrame, printed_order: bool, columns: Sequence[str] = ("step", "layer", "reading", "ratio", "status")
+    trail: charts.Rows, printed_order: bool, columns: Sequence[str] = ("step", "layer", "reading", "ratio", "status")
 ) -> None:
     """The trail's readings with the ratio of each to the one that arrived before it, or fewer or other columns of it."""
-    frame = trail[list(columns)]
-    _frame(frame.iloc[::-1] if printed_order else frame, ["reading"], ["ratio"])
+    rows = [{name: row[name] for name in columns} for row in trail]
+    _frame(cache.arrow(rows[::-1] if printed_order else rows), ["reading"], ["ratio"])
 
 
-def _frame(frame: pandas.DataFrame | pyarrow.Table, sizes: list[str], ratios: Sequence[str] = ()) -> None:
+def _frame(frame: pyarrow.Table, sizes: list[str], ratios: Sequence[str] = ()) -> None:
     formats = dict.fromkeys(sizes, "%.2e") | dict.fromkeys(ratios, "%.3g")
     configuration = {name: st.column_config.NumberColumn(format=format) for name, format in formats.items()}
     st.dataframe(frame, hide_index=True, column_config=configuration)

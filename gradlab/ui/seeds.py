@@ -252,24 +252,24 @@ def table(spec: ExperimentSpec, quantity: Quantity, found: Found) -> None:
 
 def _layers(spec: ExperimentSpec, quantity: Quantity, summary: ManySeeds, measured: Measured) -> None:
     where = standing(spec, quantity, measured)
-    band = summary.band.assign(own=where.readings, below=where.below)
     own = f"seed {spec.seed}"
-    frame = pandas.DataFrame(
+    rows = [
         {
-            "layer": band["layer"],
-            own: band["own"],
-            "larger than": [None if share is None else 100 * share for share in where.below],
-            "10 %": band["low"],
-            "median": band["median"],
-            "90 %": band["high"],
-            "zero": 100 * band["zero_share"],
-            "NaN or infinite": 100 * band["nonfinite_share"],
+            "layer": row["layer"],
+            own: reading,
+            "larger than": None if below is None else 100 * below,
+            "10 %": row["low"],
+            "median": row["median"],
+            "90 %": row["high"],
+            "zero": 100 * row["zero_share"],
+            "NaN or infinite": 100 * row["nonfinite_share"],
         }
-    )
+        for row, reading, below in zip(charts.rows_of(summary.band), where.readings, where.below, strict=True)
+    ]
     number = st.column_config.NumberColumn(format="%.2e")
     percent = st.column_config.NumberColumn(format="%.3g %%", help="Share of the seeds.")
     st.dataframe(
-        frame,
+        cache.arrow(rows),
         hide_index=True,
         column_config=dict.fromkeys((own, "10 %", "median", "90 %"), number)
         | dict.fromkeys(("larger than", "zero", "NaN or infinite"), percent),
@@ -278,15 +278,20 @@ def _layers(spec: ExperimentSpec, quantity: Quantity, summary: ManySeeds, measur
         f"*{own}*: the mean absolute {quantity.singular} of the layer, {chosen(spec).lower()}. *Larger than*: the share of"
         f" the {where.others:,} other seeds at which it is smaller. *10 %*: one seed in ten lies below."
     )
-    told = pandas.DataFrame([ensembles.without_seed(spec).to_dict()] * len(band)).drop(columns="seed")
     st.download_button(
         "The band (CSV)",
-        data=lambda: to_csv(pandas.concat([told, summary.band.assign(measured_seeds=summary.seeds)], axis=1)).encode(),
+        data=lambda: to_csv(_told(spec, summary)).encode(),
         file_name="seeds_band.csv",
         mime="text/csv",
         on_click="ignore",
         key="seeds_band_csv",
     )
+
+
+def _told(spec: ExperimentSpec, summary: ManySeeds) -> pandas.DataFrame:
+    """The band with the experiment before it, the same in every row."""
+    told = pandas.DataFrame([ensembles.without_seed(spec).to_dict()] * len(summary.band)).drop(columns="seed")
+    return pandas.concat([told, summary.band.assign(measured_seeds=summary.seeds)], axis=1)
 
 
 def _of(number: int, total: int) -> str:

@@ -122,7 +122,7 @@ async def warm_up(app: Any) -> AsyncIterator[None]:
     result = run_experiment(PRESETS["reference"].spec)
     trail = backward_trail(result)
     over = run_ensemble(result.spec, range(10)).band(Quantity.WEIGHTS)
-    theory = map_of(Activation.GELU_TANH, [0.5, 1.0, 1.5], [5, 10])
+    theory = [map_of(activation, [0.5, 1.0, 1.5], [5, 10]) for activation in Activation]
     for dark in (False, True):
         river({"one": trail}, dark=dark)
         river({"one": trail, "other": trail}, dark=dark)
@@ -141,7 +141,7 @@ async def warm_up(app: Any) -> AsyncIterator[None]:
         for shown in ({"one": Band(own=trail, over_seeds=None)}, {name: Band(own=trail, over_seeds=over) for name in "12"}):
             bands(shown, y_title="warm-up", seed=0, dark=dark)
         factors([FactorRow(name="one", measured=(0.1, 0.2, 0.3), predicted=0.2)], dark=dark)
-        factor_map(theory, picked=(1.0, 5), name="warm-up", dark=dark)
+        factor_map(theory[0], picked=(1.0, 5), name="warm-up", dark=dark)
     to_csv(result)
     # What is there now stays: no collection has to look through it again, which takes 200 ms with the interpreter held.
     gc.collect()

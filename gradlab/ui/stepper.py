@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from enum import StrEnum
 
 import pandas
 import streamlit as st
 
+from gradlab import charts
 from gradlab.text import short_number
 
 MARK_WORDS = {"zero": "exactly zero", "missing": "no gradient arrived", "non-finite": "NaN or infinite"}
@@ -56,16 +58,16 @@ def arrived(trail: pandas.DataFrame, step: int) -> str:
 
 def going(ratio: float) -> Going:
     """Whether a step thins out, holds or grows."""
-    if pandas.isna(ratio):
+    if math.isnan(ratio):
         return Going.UNKNOWN
     if ratio < 1 / HOLDS_WITHIN:
         return Going.THINS_OUT
     return Going.GROWS if ratio > HOLDS_WITHIN else Going.HOLDS
 
 
-def with_going(trail: pandas.DataFrame) -> pandas.DataFrame:
-    """The trail with what each step does, in words, in the column `going`."""
-    return trail.assign(going=[str(going(ratio)) for ratio in trail["ratio"]])
+def with_going(trail: charts.Rows) -> charts.Rows:
+    """The trail with what each step does, in words, under `going`."""
+    return [{**row, "going": str(going(row["ratio"]))} for row in trail]
 
 
 def summary(trail: pandas.DataFrame) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
+from gradlab import charts
 from gradlab.spec import ExperimentSpec
 from gradlab.trail import Quantity
 from gradlab.ui import cache, controls, in_turn, panels, state, stepper
@@ -62,9 +63,10 @@ def ask(spec: ExperimentSpec, quantity: Quantity) -> None:
 def table(spec: ExperimentSpec, quantity: Quantity) -> None:
     """The readings, with the ratio of each to the one before it as soon as the order is known."""
     trail = cache.trail(spec, quantity)
+    rows = charts.rows_of(trail)
     if is_locked(spec):
-        panels.trail_table(trail, printed_order=True, columns=("layer", "reading", "status"))
+        panels.trail_table(rows, printed_order=True, columns=("layer", "reading", "status"))
         return
     printed_order = controls.order_switch()
-    panels.trail_table(stepper.with_going(trail), printed_order, ("step", "layer", "reading", "ratio", "going", "status"))
+    panels.trail_table(stepper.with_going(rows), printed_order, ("step", "layer", "reading", "ratio", "going", "status"))
     st.markdown(stepper.summary(trail))

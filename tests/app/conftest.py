@@ -175,7 +175,7 @@ class Visit:
     @property
     def trails(self):
         """Name of the network -> layer -> reading, for all bands of a river."""
-        rows = [row for _, data in self.layers() if "trail" in data for row in data.itertuples()]
+        rows = [row for _, data in self.layers() if {"trail", "layer"} <= {*data} for row in data.itertuples()]
         return {name: {row.layer: row.reading for row in rows if row.trail == name} for name in {row.trail for row in rows}}
 
     def _readings(self):

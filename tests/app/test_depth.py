@@ -4,6 +4,7 @@ import math
 
 import altair
 import numpy as np
+import pandas
 import pytest
 
 from gradlab import charts, diagnose, run_ensemble, run_experiment
@@ -124,13 +125,14 @@ def test_the_map_has_the_factor_that_theory_gives_for_each_of_its_networks(activ
 def test_the_map_is_a_valid_picture_without_holes(activation):
     figure = charts.factor_map(theory_map.theory_map(activation, 0.0), picked=(1.0, 20), name=str(activation))
     altair.Chart.from_dict(figure.chart.to_dict())
-    assert np.isfinite(figure.data["cells"].to_numpy()).all()
+    assert np.isfinite(pandas.DataFrame(figure.data["cells"]).to_numpy()).all()
     assert "critical" in figure.alt_text
 
 
 def test_lines_on_the_map_pass_where_the_factor_is_theirs():
     """For ReLU γ = σ_w/√2 at every depth."""
-    lines = charts.factor_map(theory_map.theory_map(Activation.RELU, 0.0), picked=(1.0, 20), name="ReLU").data["contours"]
+    figure = charts.factor_map(theory_map.theory_map(Activation.RELU, 0.0), picked=(1.0, 20), name="ReLU")
+    lines = pandas.DataFrame(figure.data["contours"])
     assert set(lines["line"]) == {"0.5", "0.8", "1.25", "2"}
     for row in lines.itertuples():
         assert row.sigma_w / math.sqrt(2) == pytest.approx(float(row.line), rel=2e-3)

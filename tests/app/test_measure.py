@@ -4,6 +4,7 @@ import ast
 import math
 import re
 
+import pandas
 import pytest
 import torch
 
@@ -249,7 +250,7 @@ def test_the_specification_of_a_matrix_is_valid(kind, dark, size):
 def test_a_number_in_a_cell_is_the_entry_in_the_unit_of_the_axis(scale):
     values = [[scale, -scale, scale / 3, -scale / 2000, 0.0]]
     unit = charts.unit_of(values)
-    for cell in matrix_of(values).data["cells"].itertuples():
+    for cell in pandas.DataFrame(matrix_of(values).data["cells"]).itertuples():
         shown = float(cell.text.replace("−", "-").replace("+", "", 1))
         exact = float(cell.value)
         assert (shown == 0) == (exact == 0)  # small is not shown as nothing
@@ -258,9 +259,9 @@ def test_a_number_in_a_cell_is_the_entry_in_the_unit_of_the_axis(scale):
 
 def test_what_is_no_number_has_a_name_or_a_mark_in_its_cell():
     values = [[math.nan, math.inf, -math.inf, 1.0]]
-    texts = matrix_of(values).data["cells"]["text"].to_list()
+    texts = [cell["text"] for cell in matrix_of(values).data["cells"]]
     assert texts == ["NaN", "+∞", "−∞", "+1.00"]
-    large = matrix_of([values[0] * 2]).data["cells"]
+    large = pandas.DataFrame(matrix_of([values[0] * 2]).data["cells"])
     assert large["text"].to_list() == ["△", "△", "△", "+"] * 2
     assert large["share"].to_list() == [0.0, 0.0, 0.0, 1.0] * 2
 
@@ -287,7 +288,7 @@ def test_text_can_be_read_on_every_shade(kind, dark):
     values = [[place / 50 for place in range(-50 if kind == "signed" else 0, 51)]]
     figure = matrix_of(values, kind, dark=dark)
     scale = figure.vega_lite["layer"][0]["encoding"]["color"]["scale"]
-    for cell in figure.data["cells"].itertuples():
+    for cell in pandas.DataFrame(figure.data["cells"]).itertuples():
         start = rgb(scale["range"][scale["domain"].index(0.0)])
         end = rgb(scale["range"][0 if cell.share < 0 else -1])
         shade = [a + (b - a) * abs(cell.share) for a, b in zip(start, end, strict=True)]

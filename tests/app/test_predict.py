@@ -233,7 +233,8 @@ def drawn(trail, **prediction):
     """The river's band and the outline over all layers but the first arrival, both by layer."""
     figure = charts.with_prediction(charts.river({"one": trail}), layers=list(trail["layer"])[1:], **prediction)
     figure.chart.to_dict(validate=True)
-    return figure.data["solid"].set_index("layer"), figure.data["predicted"].set_index("layer")
+    solid, predicted = (pandas.DataFrame(figure.data[name]).set_index("layer") for name in ("solid", "predicted"))
+    return solid, predicted
 
 
 @pytest.mark.parametrize("factor", [0.1, 0.5, 1.0, 3.0])

@@ -173,11 +173,11 @@ def test_the_picture_is_valid_and_a_band_down_to_zero_keeps_its_true_numbers():
         altair.Chart.from_dict(figure.chart.to_dict())
         assert "seed 3" in figure.alt_text
     figure = charts.bands({"one": charts.Band(own=trail, over_seeds=over)}, y_title="mean |gradient|", seed=3)
-    band = figure.data["band"].set_index("layer")
+    band = pandas.DataFrame(figure.data["band"]).set_index("layer")
     assert band.loc["layers.1", "low"] == 0
     assert band.loc["layers.1", "bottom"] > 0
     assert "layers.2" not in band.index
     assert band.loc["layers.3", "stretch"] != band.loc["layers.1", "stretch"]
-    marks = figure.data["unseen"].set_index("layer")["mark"]
+    marks = pandas.DataFrame(figure.data["unseen"]).set_index("layer")["mark"]
     assert dict(marks) == {"layers.1": "zero", "layers.2": "non-finite"}
     assert "□ exactly zero" in figure.how_to_read

@@ -33,7 +33,7 @@ def asked(page):
 
 def trails(page):
     """Name -> layer -> reading, for both bands of the picture."""
-    rows = [row for _, data in page.layers() if "trail" in data for row in data.itertuples()]
+    rows = [row for _, data in page.layers() if {"trail", "layer"} <= {*data} for row in data.itertuples()]
     return {name: {row.layer: row.reading for row in rows if row.trail == name} for name in {row.trail for row in rows}}
 
 
