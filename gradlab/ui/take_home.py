@@ -12,6 +12,7 @@ from gradlab.ui import pages, state
 from gradlab.ui.cache import kept
 from gradlab.ui.links import CONTROLS
 from gradlab.ui.qr import qr_svg
+from gradlab.ui.turns import page_in_turn
 
 CONTROLS_TITLES = {"open": "can be changed", "locked": "are shown, locked", "hidden": "are hidden"}
 
@@ -33,6 +34,17 @@ def take_home(page: str, result: ExperimentResult) -> None:
             on_click="ignore",
             key=f"{page}_script",
         )
+    _share(page)
+
+
+@st.fragment  # its switches change nothing above them: they run these lines again, and not the page
+def _share(page: str) -> None:
+    """Draw the link that opens this page with this experiment, when it is asked for, and what a lesson link can set."""
+    with page_in_turn():
+        _draw_share(page)
+
+
+def _draw_share(page: str) -> None:
     with st.container(horizontal=True):
         sharing = st.toggle("Share", key=f"{page}_share", help="The link to this page with this experiment, and its QR code.")
         lesson = st.toggle(

@@ -19,13 +19,17 @@ _of_this_thread = threading.local()
 
 @contextlib.contextmanager
 def page_in_turn() -> Iterator[None]:
-    """A page's run, when it is its turn; Streamlit runs every page in a thread."""
+    """A page's run, or that of a part of it that runs by itself, when it is its turn; Streamlit runs each in a thread."""
+    if getattr(_of_this_thread, "runs", False):  # a part, drawn with its page
+        yield
+        return
     _PAGES.acquire()
-    _of_this_thread.has_a_place = True
+    _of_this_thread.runs = _of_this_thread.has_a_place = True
     try:
         yield
     finally:
         step_aside()
+        _of_this_thread.runs = False
 
 
 def step_aside() -> None:

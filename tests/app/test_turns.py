@@ -26,14 +26,19 @@ def all_end(threads):
     return not any(thread.is_alive() for thread in threads)
 
 
-@pytest.fixture(autouse=True)
-def every_place_is_free_afterwards():
-    yield
+def free_places():
     free = 0
     while turns._PAGES.acquire(blocking=False):
         free += 1
-    turns._PAGES.release(free)
-    assert free == PAGES_AT_ONCE
+    if free:
+        turns._PAGES.release(free)
+    return free
+
+
+@pytest.fixture(autouse=True)
+def every_place_is_free_afterwards():
+    yield
+    assert free_places() == PAGES_AT_ONCE
 
 
 class Together:
@@ -50,6 +55,24 @@ class Together:
     def __exit__(self, *error):
         with self.lock:
             self.inside -= 1
+
+
+def test_a_part_drawn_with_its_page_needs_no_place_of_its_own():
+    seen = []
+
+    def page(number):
+        with page_in_turn():
+            with page_in_turn():
+                seen.append(free_places())
+            seen.append(free_places())  # the part has not given the page's place away
+            step_aside()
+            with page_in_turn():
+                seen.append(free_places())  # nor does it ask for one back
+        with page_in_turn():  # by itself it takes one
+            seen.append(free_places())
+
+    assert all_end(in_threads(1, page))
+    assert seen == [PAGES_AT_ONCE - 1, PAGES_AT_ONCE - 1, PAGES_AT_ONCE, PAGES_AT_ONCE - 1]
 
 
 def test_so_many_pages_run_at_once_and_all_of_them_run():

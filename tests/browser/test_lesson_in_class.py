@@ -39,6 +39,17 @@ def test_the_shared_link_opens_the_same_numbers_in_another_browser(visit, shared
     assert other.warnings == []
 
 
+def test_a_link_once_shown_follows_what_is_changed_above_it(shared):
+    visitor = shared("measure")
+    for seed in ("41", "42"):
+        visitor.fill("Seed", seed)
+        assert f"seed={seed}" in link_on(visitor)
+    with visitor.a_run():
+        visitor.page.get_by_test_id("stCheckbox").filter(has_text="Share").locator("label").first.click()
+    assert visitor.page.get_by_test_id("stImage").count() == 0
+    assert visitor.query["seed"] == "42"
+
+
 def test_a_lesson_link_is_made_on_the_page_and_holds_in_another_browser(visit, shared):
     teacher = shared("trail", "Lesson link")
     with teacher.a_run():
