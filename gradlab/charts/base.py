@@ -82,6 +82,16 @@ def ink(dark: bool) -> str:
     return "#E6E6E6" if dark else "#3D3F49"
 
 
+def paper(dark: bool) -> str:
+    """The page's own colour."""
+    return "#171614" if dark else "#FFFFFF"
+
+
+def halo(dark: bool) -> dict[str, Any]:
+    """A mark's properties that make a text clear the space it will stand in: drawn over a line, below the text itself."""
+    return {"color": paper(dark), "stroke": paper(dark), "strokeWidth": 5, "strokeJoin": "round"}
+
+
 def muted(dark: bool) -> str:
     """The grey of what is shown for orientation only: theory, a layer that is not fitted."""
     return "#A6A9B3" if dark else "#6B6E78"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 import altair as alt
 import pandas
 
-from gradlab.charts.base import TEMPLATES_KEPT, Figure, figure, ink, layer_axis, named, written
+from gradlab.charts.base import TEMPLATES_KEPT, Figure, figure, halo, ink, layer_axis, named, paper, written
 from gradlab.charts.river import BAND_HEIGHT, NUMBERS_SHOWN
 from gradlab.text import short_number
 
@@ -80,14 +80,21 @@ def with_prediction(
     outline[["top", "bottom"]] += middle
     outline["place"] = range(len(outline))
     edges = figure(_outline(dark), {"layers": _layers_along(river)}, {}, alt_text="", how_to_read="").vega_lite["layer"]
+    numbers = next(layer for layer in river.vega_lite["layer"] if layer["data"]["name"] == "numbers")
     return replace(
         river,
-        # Below the band, so that no number is crossed out.
-        vega_lite={**river.vega_lite, "layer": [*edges, *river.vega_lite["layer"]]},
+        # Below the band, which stays as it is, and cleared away where a number stands, which it would cross out.
+        vega_lite={**river.vega_lite, "layer": [*edges, _cleared(numbers, dark), *river.vega_lite["layer"]]},
         data={**river.data, "predicted": outline},
         alt_text=f"{river.alt_text}. Predicted from {layers[0]} to {layers[-1]}: it {said}",
         how_to_read=f"{river.how_to_read} The dashed outline, over the layers the trend is read from, {meant}.",
     )
+
+
+def _cleared(numbers: Mapping[str, Any], dark: bool) -> dict[str, Any]:
+    """The space of these numbers in the colour of the page."""
+    color = {"color": {"value": paper(dark)}}
+    return {**numbers, "mark": {**numbers["mark"], **halo(dark)}, "encoding": {**numbers["encoding"], **color}}
 
 
 def _layers_along(river: Figure) -> list[str]:

@@ -8,6 +8,7 @@ import pandas
 import pytest
 
 from gradlab import charts, run_experiment
+from gradlab.charts.base import paper
 from gradlab.diagnosis import diagnose
 from gradlab.lessons.predictions import score_factor
 from gradlab.lessons.questions import QUESTIONS
@@ -253,6 +254,17 @@ def test_a_direction_is_outlined_from_the_width_that_was_measured(readings, dire
     if direction < 0:
         assert widths[-1] == 0
     assert all((after > before) - (after < before) == direction for before, after in pairwise(widths))
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_the_outline_is_cleared_away_where_a_number_stands(dark):
+    trail = trail_of(1.0, 0.1, 0.01)
+    river = charts.river({"one": trail}, dark=dark)
+    figure = charts.with_prediction(river, layers=list(trail["layer"])[1:], direction=1, dark=dark)
+    *outline, cleared = figure.vega_lite["layer"][: -len(river.vega_lite["layer"])]
+    assert {layer["data"]["name"] for layer in outline} == {"predicted"}
+    assert cleared["data"]["name"] == "numbers"
+    assert cleared["encoding"]["color"]["value"] == cleared["mark"]["stroke"] == paper(dark)
 
 
 @pytest.mark.parametrize("factor", [1e-12, 1e12])
