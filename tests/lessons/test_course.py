@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from measured_pairs import hidden_depths, left_at_the_input_end, mean_abs, pairs, raw, word
 
 from gradlab import ExperimentSpec, GradlabError, run_experiment
+from gradlab.comparison import FIELD_TITLES
 from gradlab.lessons.challenge import HINTS, challenge, check
 from gradlab.lessons.course import PAGES, TOPICS, page_after, position
 from gradlab.lessons.questions import QUESTIONS
@@ -95,7 +96,7 @@ def test_two_networks_that_differ_in_more_than_shortcuts_are_no_pair(changes, re
     plain, _ = pair()
     _, other = pair(**changes)
     assert differing(plain, other) == tuple(sorted([reason, "use_shortcut"], key=list(plain.spec.to_dict()).index))
-    assert reason in challenge(plain, other).why_not
+    assert FIELD_TITLES[reason] in challenge(plain, other).why_not
 
 
 def test_a_pair_in_the_wrong_order_or_without_any_shortcut_is_none():
