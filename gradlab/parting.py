@@ -34,11 +34,12 @@ def part(a: ExperimentResult, b: ExperimentResult, quantity: Quantity, names: tu
     pairs = list(zip(output_end_first(a, quantity), output_end_first(b, quantity), strict=False))
     end_a, end_b = (size_of(record) for record in pairs[0])
     if not (end_a > 0 and end_b > 0):
-        sentence = "Where the trails part cannot be said: at the output end one of them has no reading above zero."
-        return Parting(layer_a=None, layer_b=None, times=None, sentence=sentence)
+        return _unknown("at the output end one of them has no reading above zero.")
     kept = [quotient(size_of(y) / end_b, size_of(x) / end_a) for x, y in pairs]
     known = [(place, times) for place, times in enumerate(kept) if not math.isnan(times)]
     last, times = known[-1]
+    if last == 0 and len(pairs) > 1:
+        return _unknown(f"beyond {_pair_name(pairs[0])} no layer has readings that can be compared.")
     start = None
     for place, ratio in reversed(known):
         if not (ratio > PARTING_FACTOR if times > 1 else ratio < 1 / PARTING_FACTOR):
@@ -63,6 +64,11 @@ def part(a: ExperimentResult, b: ExperimentResult, quantity: Quantity, names: tu
     if missing := len(kept) - len(known):
         text += f" Left out for want of a reading: {missing} of {len(kept)} layers."
     return Parting(layer_a=layers[0], layer_b=layers[1], times=times, sentence=text)
+
+
+def _unknown(reason: str) -> Parting:
+    sentence = f"Where the trails part cannot be said: {reason}"
+    return Parting(layer_a=None, layer_b=None, times=None, sentence=sentence)
 
 
 def output_end_first(result: ExperimentResult, quantity: Quantity) -> list[Gradient]:
