@@ -27,5 +27,5 @@ st.markdown(
     " weights, whatever the switch *Shortcuts* says."
 )
 challenge.table(spec)
-take_home.take_home("challenge", cache.measured(spec))
+take_home.take_home("challenge", cache.measured(spec), take_home.shortcuts_of(spec))
 frame.end("challenge")

@@ -28,7 +28,10 @@ PICK = "pick"
 
 @dataclass(frozen=True, kw_only=True)
 class FactorRow:
-    """A network, its factor measured at many seeds, and the one expected; None where there is none."""
+    """A network, its factor measured at many seeds, and the one expected; None where there is none.
+
+    A network without a factor was measured and has none, unless `waits` says that it has not been measured yet.
+    """
 
     name: str
     measured: tuple[float, float, float] | None
@@ -36,6 +39,7 @@ class FactorRow:
     predicted: float | None
     predicted_at_most: float | None = None
     is_chosen: bool = False
+    waits: bool = False
 
 
 def factors(rows: Sequence[FactorRow], *, hue: int = 0, dark: bool = False) -> Figure:
@@ -53,10 +57,14 @@ def factors(rows: Sequence[FactorRow], *, hue: int = 0, dark: bool = False) -> F
     ]
     frames = {"measured": pandas.DataFrame(measured), "expected": pandas.DataFrame(expected)}
     frames = {name: frame for name, frame in frames.items() if len(frame)}
-    without = [{"network": name} for name, row in zip(names, rows, strict=True) if not row.measured or row.measured[0] <= 0]
+    without = [
+        {"network": name, "words": "? not measured yet" if row.waits else "○ no factor"}
+        for name, row in zip(names, rows, strict=True)
+        if not row.measured or row.measured[0] <= 0
+    ]
     data = {**frames, "one": pandas.DataFrame({"factor": [1.0]})}
     if without:
-        data["without"] = pandas.DataFrame(without).assign(words="○ no factor")
+        data["without"] = pandas.DataFrame(without)
     return figure(
         _rows_template(dark, len(rows), bool(measured), bool(expected), bool(without)),
         {"networks": names, "hue": HUES[hue % len(HUES)].of(dark)[0]},
@@ -119,7 +127,7 @@ def _rows_template(dark: bool, rows: int, measured: bool, expected: bool, withou
 
 
 def _row_in_words(row: FactorRow) -> str:
-    measured = "no factor measured"
+    measured = "not measured yet" if row.waits else "no factor measured"
     if row.measured:
         low, median, high = map(short_number, row.measured)
         measured = f"measured {median}, 8 of 10 seeds from {low} to {high}"
