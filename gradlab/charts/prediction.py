@@ -15,6 +15,8 @@ from gradlab.charts.base import TEMPLATES_KEPT, Figure, figure, halo, ink, layer
 from gradlab.charts.river import BAND_HEIGHT, NUMBERS_SHOWN
 from gradlab.text import short_number
 
+RULES_UP_TO = 40
+"""Of more layers not every one has a rule before it is measured: they would fill the picture."""
 _LEAST_WIDENING = 0.4
 """How much a band that is said to grow widens at least, as a share of the widest place."""
 
@@ -26,10 +28,11 @@ def unmeasured(layers: Sequence[str], *, dark: bool = False) -> Figure:
     """
     every = math.ceil(len(layers) / NUMBERS_SHOWN)
     frame = pandas.DataFrame({"layer": list(layers), "reading": ["?" if i % every == 0 else "" for i in range(len(layers))]})
+    ruled = frame if len(layers) <= RULES_UP_TO else frame[frame["reading"] != ""]
     return figure(
         _unmeasured(dark),
         {"layers": list(layers)},
-        {"layers": frame},
+        {"layers": frame, "ruled": ruled},
         alt_text=f"{len(layers)} layers from the output end, {layers[0]}, to the input end, {layers[-1]}; nothing measured yet",
         how_to_read=(
             "Each question mark is a layer whose reading you have not seen yet. The gradient travels from left to right,"
@@ -43,7 +46,7 @@ def _unmeasured(dark: bool) -> dict[str, Any]:
     x = layer_axis("backward step: output end → input end", dark)
     base = named("layers")
     layers = [
-        base.mark_rule(strokeDash=[2, 4], strokeWidth=1, opacity=0.35, color=ink(dark)).encode(x=x),
+        named("ruled").mark_rule(strokeDash=[2, 4], strokeWidth=1, opacity=0.35, color=ink(dark)).encode(x=x),
         base.mark_text(fontSize=22, color=ink(dark)).encode(
             x=x, y=alt.value(BAND_HEIGHT / 2), text=alt.Text("reading", type="nominal")
         ),
