@@ -272,3 +272,10 @@ def test_an_outline_does_not_leave_the_picture(factor):
     band, predicted = drawn(trail_of(1.0, 0.1, 0.01, 0.001), direction=0, factor=factor)
     assert predicted["top"].max() <= 1.5 * band["top"].max()
     assert (predicted["top"] >= predicted["bottom"]).all()
+
+
+def test_a_network_without_a_trend_is_not_said_to_be_shown_after_a_prediction(visit):
+    page = visit("predict", gain="0")
+    assert "There is no trend to ask about." in page.markdown
+    assert "nothing to predict about this network" in page.markdown
+    assert "until you commit" not in page.markdown
