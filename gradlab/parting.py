@@ -34,7 +34,7 @@ def part(a: ExperimentResult, b: ExperimentResult, quantity: Quantity, names: tu
     pairs = list(zip(output_end_first(a, quantity), output_end_first(b, quantity), strict=False))
     end_a, end_b = (size_of(record) for record in pairs[0])
     if not (end_a > 0 and end_b > 0):
-        return _unknown("at the output end one of them has no reading above zero.")
+        return _unknown("at the output end one of them has no finite reading above zero.")
     kept = [quotient(size_of(y) / end_b, size_of(x) / end_a) for x, y in pairs]
     known = [(place, times) for place, times in enumerate(kept) if not math.isnan(times)]
     last, times = known[-1]
