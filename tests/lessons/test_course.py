@@ -196,3 +196,11 @@ def test_a_claim_about_the_trend_holds_where_the_measurement_bears_it_out():
 
 def test_there_are_five_takeaways_from_each_lesson():
     assert [takeaway.covers for takeaway in TAKEAWAYS.values()] == ["A10"] * 5 + ["B8"] * 5
+
+
+def test_a_large_last_layer_in_two_networks_that_both_shrink_decides_nothing():
+    spec = ExperimentSpec().replace(layer_sizes="16x10-1", activation="relu")
+    found = TAKEAWAYS["large_last"].check(*(run_experiment(spec.replace(use_shortcut=flag)) for flag in (False, True)))
+    assert found.holds is None
+    assert "the trend is vanishing" in found.sentence
+    assert "the trend is weakening" in found.sentence
