@@ -55,11 +55,7 @@ def part(a: ExperimentResult, b: ExperimentResult, quantity: Quantity, names: tu
     else:
         layers = layer_name(pairs[start][0]), layer_name(pairs[start][1])
         more, size = (names[1], times) if times > 1 else (names[0], quotient(1, times))
-        amount = "the other has exactly zero" if math.isinf(size) else f"it keeps {short_number(size)} times as much"
-        text = (
-            f"The trails part at {_pair_name(pairs[start])}: from there to {end} {more} keeps more than {PARTING_FACTOR:g}"
-            f" times as much as the other. At {end} {amount}"
-        )
+        text = f"The trails part at {_pair_name(pairs[start])}: {_apart(more, size, None if start == last else end)}"
     text += f". Each is measured against its own reading at the output end{_offset(names, end_b / end_a)}."
     if missing := len(kept) - len(known):
         text += f" Left out for want of a reading: {missing} of {len(kept)} layers."
@@ -98,6 +94,15 @@ def quotient(over: float, under: float) -> float:
 def _pair_name(pair: tuple[Gradient, Gradient]) -> str:
     a, b = map(layer_name, pair)
     return a if a == b else f"{a} and {b}"
+
+
+def _apart(more: str, size: float, end: str | None) -> str:
+    """How far apart the trails are from here to the end, or here where that is the last layer to be compared."""
+    if end is None:
+        zero = math.isinf(size)
+        return "there the other has exactly zero" if zero else f"there {more} keeps {short_number(size)} times as much"
+    amount = "the other has exactly zero" if math.isinf(size) else f"it keeps {short_number(size)} times as much"
+    return f"from there to {end} {more} keeps more than {PARTING_FACTOR:g} times as much as the other. At {end} {amount}"
 
 
 def _offset(names: tuple[str, str], offset: float) -> str:
