@@ -121,11 +121,12 @@ def _own_line(spec: ExperimentSpec, quantity: Quantity, found: Found) -> list[st
     if name not in found:
         return []
     where = standing(spec, quantity, found[name][1])
+    all_judged = found[name][0].judged == found[name][0].seeds
     if where.factor is None or where.factor_below is None:
         return [f"**Your seed {spec.seed}** ({name.lower()}) has no γ to compare with other seeds."]
     return [
         f"**Your seed {spec.seed}** ({name.lower()}): γ = {short_number(where.factor)}, larger than at"
-        f" {_percent(where.factor_below)} of the other seeds. {_place(where.factor_below)}"
+        f" {_percent(where.factor_below)} of the other seeds{'' if all_judged else ' with one'}. {_place(where.factor_below)}"
     ]
 
 

@@ -65,6 +65,12 @@ def test_the_headline_says_how_often_another_seed_shows_the_opposite(visit):
     assert f"**Your seed 123** (with shortcuts): γ = {short_number(own)}, larger than at" in page.markdown
 
 
+def test_a_seed_is_compared_with_those_that_have_a_factor(visit):
+    page = visit("seeds", layer_sizes="16x10-1", activation="relu")  # ReLU units die at some seeds
+    assert "of the other seeds with one." in page.markdown
+    assert "of the other seeds. It lies" in visit("seeds").markdown
+
+
 def test_more_seeds_are_measured_when_asked_for(visit):
     page = visit("seeds").set(seed_count="1000")
     assert "at the median of 1,000 seeds" in page.markdown
