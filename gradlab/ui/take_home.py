@@ -50,7 +50,7 @@ def take_home(page: str, result: ExperimentResult, whose: str = "") -> None:
 
 def shortcuts_of(spec: ExperimentSpec) -> str:
     """Which of the network without and the one with shortcuts an experiment is, in words."""
-    return f"the network {'with' if spec.network.use_shortcut else 'without'} shortcuts, as the switch *Shortcuts* says"
+    return f"the network {'with' if spec.network.use_shortcut else 'without'} shortcuts"
 
 
 def download(result: ExperimentResult, key: str, label: str = "The readings (CSV)", name: str = "gradients") -> None:
