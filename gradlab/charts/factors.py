@@ -12,7 +12,7 @@ from typing import Any
 import altair as alt
 import pandas
 
-from gradlab.charts.base import HUES, TEMPLATES_KEPT, Figure, axis, figure, ink, muted, named, written
+from gradlab.charts.base import HUES, TEMPLATES_KEPT, Figure, axis, figure, halo, ink, muted, named, written
 from gradlab.text import short_number
 from gradlab.theory import FactorMap
 
@@ -121,8 +121,10 @@ def _rows_template(dark: bool, rows: int, measured: bool, expected: bool, withou
             .encode(x=at("median"), y=y, color=color, tooltip=tooltip),
         ]
     if without:
-        words = named("without").mark_text(align="left", dx=4, fontSize=12, color=ink(dark))
-        layers.append(words.encode(x=alt.value(0), y=y, text=alt.Text("words", type="nominal")))
+        place: dict[str, Any] = {"align": "left", "dx": 4, "fontSize": 12}
+        for look in (halo(dark), {"color": ink(dark)}):  # the line at 1 can pass there
+            words = named("without").mark_text(**place, **look)
+            layers.append(words.encode(x=alt.value(0), y=y, text=alt.Text("words", type="nominal")))
     return written(alt.layer(*layers).properties(height=ROW_HEIGHT * max(rows, 3) + 20))
 
 

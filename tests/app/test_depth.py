@@ -51,7 +51,7 @@ def test_of_another_experiment_the_chosen_activation_is_measured_and_all_of_them
     page = visit("depth", use_shortcut="true")
     assert list(data_with(page, "median")["network"]) == ["▸ GELU (tanh form)"]
     assert len(data_with(page, "most")) > 1
-    (waiting,) = [set(data["words"]) for _, data in page.layers() if "words" in data.columns]
+    waiting = set(data_with(page, "words")["words"])
     assert waiting == {"? not measured yet"}
     assert len(data_with(page.click("depth_every"), "median")) == len(Activation)
     assert len(data_with(page.set(activation="relu"), "median")) == len(Activation)
