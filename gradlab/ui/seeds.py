@@ -112,7 +112,7 @@ def _opposite(found: ManySeeds) -> str:
     start = f"At {found.opposite:,} of them γ lies on the other side of 1"
     if not found.opposite_verdicts:
         return f"{start}, at none far enough for the opposite verdict."
-    return f"{start}; at {found.opposite_verdicts:,} one run alone shows the opposite trend."
+    return f"{start}; at {found.opposite_verdicts:,}, one run alone shows the opposite trend."
 
 
 def _own_line(spec: ExperimentSpec, quantity: Quantity, found: Found) -> list[str]:
