@@ -95,7 +95,7 @@ def paper(dark: bool) -> str:
 
 def halo(dark: bool) -> dict[str, Any]:
     """A mark's properties that make a text clear the space it will stand in: drawn over a line, below the text itself."""
-    return {"color": paper(dark), "stroke": paper(dark), "strokeWidth": 5, "strokeJoin": "round"}
+    return {"color": paper(dark), "stroke": paper(dark), "strokeWidth": 5, "strokeJoin": "round", "aria": False}
 
 
 def muted(dark: bool) -> str:
