@@ -124,8 +124,9 @@ def compare_results(
     under_study: str = "use_shortcut",
     gradient: Quantity | str = Quantity.OUTPUTS,
     cut_offs: CutOffs | None = None,
+    names: tuple[str, str] | None = None,
 ) -> Comparison:
-    """The comparison of two measurements that were made already; see `compare`."""
+    """The comparison of two measurements that were made already; see `compare`. `names` are what its sentence calls them."""
     if under_study not in FIELDS:
         raise SpecError("under_study", under_study, listed(FIELDS))
     diagnosis_a, diagnosis_b = (diagnose(result, cut_offs, gradient=gradient) for result in (a, b))
@@ -133,7 +134,7 @@ def compare_results(
     effective = [difference for difference in differences if difference.has_effect]
     is_controlled = [difference.field for difference in effective] == [under_study]
     quantity = diagnosis_a.gradient
-    parting = part(a, b, quantity, _names(differences, under_study, is_controlled))
+    parting = part(a, b, quantity, names or _names(differences, under_study, is_controlled))
     return Comparison(
         a=a,
         b=b,

@@ -178,7 +178,7 @@ def _line(hidden: list[Reading], fitted: list[Reading], cut_offs: CutOffs) -> fl
     factor = per_layer_factor([depth for depth, _ in fitted], [_rms(record) for _, record in fitted])
     if dried_up and _power(factor, len(fitted) - 1) >= cut_offs.weakening:
         # Not thinning out but cut off: a fit through the layers on this side of the cut would call it steady.
-        sentence = f"No trend over all hidden layers: the {missing} nearest the input get exactly zero"
+        sentence = f"No trend over all hidden layers: {_zero_at_the_input_end(missing)}"
         sentence += ", the others do not thin out toward them."
         return _NoLine(Verdict.NOT_MEASURABLE, sentence)
     return factor
@@ -225,6 +225,10 @@ def _crossed(attenuation: float | None, cut_offs: CutOffs) -> Crossing | None:
 # --- the sentence -----------------------------------------------------------------------------------------------------
 
 
+def _zero_at_the_input_end(layers: int) -> str:
+    return f"the {layers} nearest the input get exactly zero" if layers > 1 else "the one nearest the input gets exactly zero"
+
+
 def _sentence(verdict: Verdict, factor: float, attenuation: float, hidden: list[Reading], fitted: list[Reading]) -> str:
     """Such as: 0.285 per layer toward the input: 2.3 % is left after 4 hidden layers."""
     layers = f"{len(fitted)} hidden layers"
@@ -236,7 +240,7 @@ def _sentence(verdict: Verdict, factor: float, attenuation: float, hidden: list[
         change = f"it holds, times {short_number(attenuation)} over {layers}"
     missing = len(hidden) - len(fitted)
     if _dried_up(hidden, fitted):
-        change += f", and the {missing} nearest the input get exactly zero"
+        change += f", and {_zero_at_the_input_end(missing)}"
     elif missing:
         change += f"; {missing} more {'has' if missing == 1 else 'have'} a zero, missing or non-finite gradient"
     steps, against = len(fitted) - 1, _steps_against(fitted, factor)

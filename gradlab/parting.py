@@ -34,11 +34,12 @@ def part(a: ExperimentResult, b: ExperimentResult, quantity: Quantity, names: tu
     pairs = list(zip(output_end_first(a, quantity), output_end_first(b, quantity), strict=False))
     end_a, end_b = (size_of(record) for record in pairs[0])
     if not (end_a > 0 and end_b > 0):
-        sentence = "Where the trails part cannot be said: at the output end one of them has no reading above zero."
-        return Parting(layer_a=None, layer_b=None, times=None, sentence=sentence)
+        return _unknown("at the output end one of them has no finite reading above zero.")
     kept = [quotient(size_of(y) / end_b, size_of(x) / end_a) for x, y in pairs]
     known = [(place, times) for place, times in enumerate(kept) if not math.isnan(times)]
     last, times = known[-1]
+    if last == 0 and len(pairs) > 1:
+        return _unknown(f"beyond {_pair_name(pairs[0])} no layer has readings that can be compared.")
     start = None
     for place, ratio in reversed(known):
         if not (ratio > PARTING_FACTOR if times > 1 else ratio < 1 / PARTING_FACTOR):
@@ -54,15 +55,16 @@ def part(a: ExperimentResult, b: ExperimentResult, quantity: Quantity, names: tu
     else:
         layers = layer_name(pairs[start][0]), layer_name(pairs[start][1])
         more, size = (names[1], times) if times > 1 else (names[0], quotient(1, times))
-        amount = "the other has exactly zero" if math.isinf(size) else f"it keeps {short_number(size)} times as much"
-        text = (
-            f"The trails part at {_pair_name(pairs[start])}: from there to {end} {more} keeps more than {PARTING_FACTOR:g}"
-            f" times as much as the other. At {end} {amount}"
-        )
+        text = f"The trails part at {_pair_name(pairs[start])}: {_apart(more, size, None if start == last else end)}"
     text += f". Each is measured against its own reading at the output end{_offset(names, end_b / end_a)}."
     if missing := len(kept) - len(known):
         text += f" Left out for want of a reading: {missing} of {len(kept)} layers."
     return Parting(layer_a=layers[0], layer_b=layers[1], times=times, sentence=text)
+
+
+def _unknown(reason: str) -> Parting:
+    sentence = f"Where the trails part cannot be said: {reason}"
+    return Parting(layer_a=None, layer_b=None, times=None, sentence=sentence)
 
 
 def output_end_first(result: ExperimentResult, quantity: Quantity) -> list[Gradient]:
@@ -92,6 +94,15 @@ def quotient(over: float, under: float) -> float:
 def _pair_name(pair: tuple[Gradient, Gradient]) -> str:
     a, b = map(layer_name, pair)
     return a if a == b else f"{a} and {b}"
+
+
+def _apart(more: str, size: float, end: str | None) -> str:
+    """How far apart the trails are from here to the end, or here where that is the last layer to be compared."""
+    if end is None:
+        zero = math.isinf(size)
+        return "there the other has exactly zero" if zero else f"there {more} keeps {short_number(size)} times as much"
+    amount = "the other has exactly zero" if math.isinf(size) else f"it keeps {short_number(size)} times as much"
+    return f"from there to {end} {more} keeps more than {PARTING_FACTOR:g} times as much as the other. At {end} {amount}"
 
 
 def _offset(names: tuple[str, str], offset: float) -> str:

@@ -270,7 +270,7 @@ def _whole(name: str, value: object, low: int, high: int) -> int:
 def _real(name: str, value: object, low: float) -> float:
     number = _number(value)
     if number is None or not low <= number <= MAX_SCALE:
-        raise SpecError(name, value, f"a number from {low:g} to {MAX_SCALE:g}")
+        raise SpecError(name, value, f"a number from {low:,.0f} to {MAX_SCALE:,.0f}")
     return number
 
 

@@ -22,10 +22,8 @@ with picture:
     may_be_told = challenge.is_answered(posed) or not posed.can_be_posed
     challenge.rivers(spec, "challenge_rivers", *(challenge.verdicts(spec) if may_be_told else []))
 st.header("Layer by layer")
-st.markdown(
-    "Mean absolute weight gradients in order of arrival, the output end first. Both networks are measured, with the same"
-    " weights, whatever the switch *Shortcuts* says."
-)
+both = controls.both_are_measured("Both networks are measured, with the same weights")
+st.markdown(f"Mean absolute weight gradients in order of arrival, the output end first. {both}.")
 challenge.table(spec)
-take_home.take_home("challenge", cache.measured(spec))
+take_home.take_home("challenge", cache.measured(spec), take_home.shortcuts_of(spec))
 frame.end("challenge")

@@ -15,18 +15,19 @@ frame.begin("depth")
 picture = st.container()
 option = depth.sizes()
 spec, _ = controls.experiment(ask_quantity=False)
+at_hand = depth.at_sizes(spec, option)
 reasons, chart, numbers = st.container(), st.container(), st.container()
 
 with picture:
-    found = depth.show(depth.at_sizes(spec, option))
+    found = depth.show(at_hand)
 with reasons:
-    depth.every_button(depth.at_sizes(spec, option))
-    depth.why(depth.at_sizes(spec, option))
+    depth.every_button(at_hand)
+    depth.why(at_hand)
 with chart:
     at_pick = theory_map.picked_spec(spec, *theory_map.pick(spec))
     theory_map.ask(at_pick)
     theory_map.show_pick(at_pick)
 with numbers:
     depth.table(found)
-take_home.take_home("depth", cache.measured(spec))
+take_home.take_home("depth", cache.measured(at_hand), f"one run at the sizes measured here, seed {spec.seed}")
 frame.end("depth")

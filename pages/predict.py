@@ -23,7 +23,7 @@ with picture:
 with question:
     predictions.ask(spec)
 with words:
-    st.markdown(predictions.CHANGE_IT if shown else predictions.LOCKED)
+    st.markdown(predictions.next_step(spec))
     st.markdown(predictions.track_record())
 if shown:
     take_home.take_home("predict", cache.measured(spec))

@@ -21,5 +21,5 @@ with picture:
 with question:
     seeds.ask(spec, found)
 seeds.table(spec, quantity, found)
-take_home.take_home("seeds", cache.measured(spec))
+take_home.take_home("seeds", cache.measured(spec), f"your seed, {spec.seed}, {seeds.chosen(spec).lower()}")
 frame.end("seeds")

@@ -9,7 +9,7 @@ if (root := str(Path(__file__).resolve().parents[1])) not in sys.path:
 
 import streamlit as st
 
-from gradlab.ui import controls, frame, pair
+from gradlab.ui import controls, frame, pair, state
 
 frame.begin("shortcuts")
 picture, question = st.container(), st.container()
@@ -23,7 +23,7 @@ with picture:
     pair.show(two, quantity)
 with question:
     pair.ask(two, quantity)
-if not two.is_pinned:
+if not two.is_pinned and state.controls() == "open":
     st.markdown("Both networks are measured, whatever the switch *Shortcuts* says; it counts once you pin a run.")
 if pair.says_what_differs(two):
     pair.guard(two, quantity)

@@ -20,5 +20,5 @@ with picture:
 with claims:
     report.takeaways(*challenge.pair(spec))
 report.record()
-take_home.take_home("takeaways", cache.measured(spec))
+take_home.take_home("takeaways", cache.measured(spec), take_home.shortcuts_of(spec))
 frame.end("takeaways")

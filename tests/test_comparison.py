@@ -167,6 +167,19 @@ def test_without_a_reading_at_the_output_end_nothing_is_claimed():
     assert "cannot be said" in found.sentence
 
 
+def test_with_a_reading_at_the_output_end_alone_nothing_is_claimed():
+    found = compare(PLAIN.replace(gain=0.0), PLAIN.replace(gain=0.0, use_shortcut=True))
+    assert found.parting.times is None
+    assert "cannot be said: beyond layers.4" in found.sentence
+
+
+def test_a_parting_at_the_last_layer_to_be_compared_names_it_once():
+    zeros = PLAIN.replace(sample_input="zeros")
+    found = compare(zeros, zeros.replace(use_shortcut=True), gradient="weights")
+    assert found.sentence.startswith("The trails part at layers.1: there the network with shortcuts keeps")
+    assert found.sentence.count("layers.1") == 1
+
+
 def test_networks_of_different_depth_are_paired_from_the_output_end():
     table = compare(PLAIN.replace(layer_sizes="5x7-2"), PLAIN.replace(layer_sizes="9-4-4-2")).table()
     assert list(table["layer_a"]) == [f"layers.{depth}" for depth in range(6, -1, -1)]

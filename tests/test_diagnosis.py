@@ -295,6 +295,7 @@ def test_a_gradient_that_is_cut_off_is_not_called_steady():
     found = diagnose(zeroed(result, range(3)))
     assert found.verdict is Verdict.NOT_MEASURABLE
     assert "3 nearest the input get exactly zero" in found.sentence
+    assert "the one nearest the input gets exactly zero" in diagnose(zeroed(result, range(1))).sentence
 
 
 def test_one_layer_without_a_reading_is_left_out_and_mentioned():

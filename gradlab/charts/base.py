@@ -2,8 +2,9 @@
 
 Altair takes 20 to 50 ms to write one specification, a hundred learners ask for thirty a second, and all of one kind differ in
 nothing but their data. So each kind of chart is built once, with named data and with slots where a value depends on the data
-(`"$title"` for a text, `["$layers"]` for a list: what Altair takes for valid); `figure` puts the values in. Channels are
-objects (`alt.X("step", type=...)`): for a shorthand string Altair builds a table of all its classes.
+(`"$title"` for a text, `["$layers"]` for a list, `{"expr": "$room"}` for a number: what Altair takes for valid); `figure`
+puts the values in. Channels are objects (`alt.X("step", type=...)`): for a shorthand string Altair builds a table of all its
+classes.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ Rows = Sequence[Mapping[str, Any]]
 CHART_HEIGHT = 320
 TEMPLATES_KEPT = 64
 """Far more than there are kinds of charts."""
+_END_ROOM, _ROOM_PER_LAYER = "$end_room", 0.08
+"""The slot for the room at either end of a layer axis, in steps: enough for half a layer's name on a phone, where a step
+of two hundred is narrower than a letter."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +70,8 @@ def figure(
 ) -> Figure:
     """The template with every `"$slot"` replaced by its value; a value is never searched for slots again."""
     values = {f"${name}": value for name, value in slots.items()}
+    if "layers" in slots:
+        values[_END_ROOM] = max(0.6, _ROOM_PER_LAYER * len(slots["layers"]))
     rows = {name: rows_of(part) if isinstance(part, pandas.DataFrame) else part for name, part in data.items()}
     return Figure(_filled(template, values), rows, alt_text, how_to_read)
 
@@ -91,6 +97,16 @@ def ink(dark: bool) -> str:
     return "#E6E6E6" if dark else "#3D3F49"
 
 
+def paper(dark: bool) -> str:
+    """The page's own colour."""
+    return "#171614" if dark else "#FFFFFF"
+
+
+def halo(dark: bool) -> dict[str, Any]:
+    """A mark's properties that make a text clear the space it will stand in: drawn over a line, below the text itself."""
+    return {"color": paper(dark), "stroke": paper(dark), "strokeWidth": 5, "strokeJoin": "round", "aria": False}
+
+
 def muted(dark: bool) -> str:
     """The grey of what is shown for orientation only: theory, a layer that is not fitted."""
     return "#A6A9B3" if dark else "#6B6E78"
@@ -109,11 +125,14 @@ def legend(dark: bool, **options: Any) -> alt.Legend:
 def layer_axis(title: str, dark: bool) -> alt.X:
     """Layers side by side, evenly spaced, in the order of the slot `layers`."""
     shown = axis(title, dark, labelOverlap=True, labelAngle=0, grid=False)
-    return alt.X("layer", type="ordinal", sort=["$layers"], scale=alt.Scale(type="point", padding=0.6), axis=shown)
+    scale = alt.Scale(type="point", padding=alt.ExprRef(_END_ROOM))
+    return alt.X("layer", type="ordinal", sort=["$layers"], scale=scale, axis=shown)
 
 
 def _filled(node: Any, values: Mapping[str, Any]) -> Any:
     if isinstance(node, dict):
+        if len(node) == 1 and node.get("expr") in values:
+            return values[node["expr"]]
         return {name: _filled(part, values) for name, part in node.items()}
     if isinstance(node, list):
         if len(node) == 1 and isinstance(node[0], str) and isinstance(whole := values.get(node[0]), list):

@@ -12,7 +12,7 @@ from typing import Any
 import altair as alt
 import pandas
 
-from gradlab.charts.base import HUES, TEMPLATES_KEPT, Figure, axis, figure, ink, muted, named, written
+from gradlab.charts.base import HUES, TEMPLATES_KEPT, Figure, Rows, axis, figure, halo, ink, muted, named, written
 from gradlab.text import short_number
 from gradlab.theory import FactorMap
 
@@ -28,7 +28,10 @@ PICK = "pick"
 
 @dataclass(frozen=True, kw_only=True)
 class FactorRow:
-    """A network, its factor measured at many seeds, and the one expected; None where there is none."""
+    """A network, its factor measured at many seeds, and the one expected; None where there is none.
+
+    A network without a factor was measured and has none, unless `waits` says that it has not been measured yet.
+    """
 
     name: str
     measured: tuple[float, float, float] | None
@@ -36,6 +39,7 @@ class FactorRow:
     predicted: float | None
     predicted_at_most: float | None = None
     is_chosen: bool = False
+    waits: bool = False
 
 
 def factors(rows: Sequence[FactorRow], *, hue: int = 0, dark: bool = False) -> Figure:
@@ -51,12 +55,13 @@ def factors(rows: Sequence[FactorRow], *, hue: int = 0, dark: bool = False) -> F
         for name, row in zip(names, rows, strict=True)
         if row.predicted
     ]
-    frames = {"measured": pandas.DataFrame(measured), "expected": pandas.DataFrame(expected)}
-    frames = {name: frame for name, frame in frames.items() if len(frame)}
-    without = [{"network": name} for name, row in zip(names, rows, strict=True) if not row.measured or row.measured[0] <= 0]
-    data = {**frames, "one": pandas.DataFrame({"factor": [1.0]})}
-    if without:
-        data["without"] = pandas.DataFrame(without).assign(words="○ no factor")
+    without = [
+        {"network": name, "words": "? not measured yet" if row.waits else "○ no factor"}
+        for name, row in zip(names, rows, strict=True)
+        if not row.measured or row.measured[0] <= 0
+    ]
+    drawn = {"measured": measured, "expected": expected, "without": without}
+    data: dict[str, Rows] = {"one": [{"factor": 1.0}]} | {name: rows for name, rows in drawn.items() if rows}
     return figure(
         _rows_template(dark, len(rows), bool(measured), bool(expected), bool(without)),
         {"networks": names, "hue": HUES[hue % len(HUES)].of(dark)[0]},
@@ -113,13 +118,15 @@ def _rows_template(dark: bool, rows: int, measured: bool, expected: bool, withou
             .encode(x=at("median"), y=y, color=color, tooltip=tooltip),
         ]
     if without:
-        words = named("without").mark_text(align="left", dx=4, fontSize=12, color=ink(dark))
-        layers.append(words.encode(x=alt.value(0), y=y, text=alt.Text("words", type="nominal")))
+        place: dict[str, Any] = {"align": "left", "dx": 4, "fontSize": 12}
+        for look in (halo(dark), {"color": ink(dark)}):  # the line at 1 can pass there
+            words = named("without").mark_text(**place, **look)
+            layers.append(words.encode(x=alt.value(0), y=y, text=alt.Text("words", type="nominal")))
     return written(alt.layer(*layers).properties(height=ROW_HEIGHT * max(rows, 3) + 20))
 
 
 def _row_in_words(row: FactorRow) -> str:
-    measured = "no factor measured"
+    measured = "not measured yet" if row.waits else "no factor measured"
     if row.measured:
         low, median, high = map(short_number, row.measured)
         measured = f"measured {median}, 8 of 10 seeds from {low} to {high}"

@@ -20,6 +20,10 @@ _FILLS = {"right": ("#DCEFDF", "#1E4627"), "open": ("#ECECF1", "#31343F"), "sile
 _NOTHING = ("#FFFFFF", "#14161C")
 
 
+ASKED = "? asked"
+"""What stands in a cell that is the answer to a question."""
+
+
 class OutcomeCell(NamedTuple):
     """One cell: `group` is right, open (no number, and that is said), silent (nothing says so), or "" before it is tried."""
 
@@ -45,7 +49,8 @@ def outcomes(cells: Sequence[OutcomeCell], *, at_hand: str, dark: bool = False) 
         {"rows": list(frame["row"].unique()), "columns": list(frame["column"].unique())},
         {"cells": frame, "at_hand": frame[frame["situation"] == at_hand]},
         alt_text=f"What each capture method gives. {'. '.join(said)}",
-        how_to_read="A row is a situation, a column a method. The outlined row is the one in words here, ? is not measured.",
+        how_to_read="A row is a situation, a column a method. The outlined row is the one in words here, ? is not measured"
+        + (", ? asked is the answer to a question below." if any(cell.text == ASKED for cell in cells) else "."),
     )
 
 

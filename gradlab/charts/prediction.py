@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
 import altair as alt
 
-from gradlab.charts.base import TEMPLATES_KEPT, Figure, figure, ink, layer_axis, named, written
+from gradlab.charts.base import TEMPLATES_KEPT, Figure, figure, halo, ink, layer_axis, named, paper, written
 from gradlab.charts.river import BAND_HEIGHT, NUMBERS_SHOWN
 from gradlab.text import short_number
 
+RULES_UP_TO = 40
+"""Of more layers not every one has a rule before it is measured: they would fill the picture."""
 _LEAST_WIDENING = 0.4
 """How much a band that is said to grow widens at least, as a share of the widest place."""
 
@@ -25,10 +27,11 @@ def unmeasured(layers: Sequence[str], *, dark: bool = False) -> Figure:
     """
     every = math.ceil(len(layers) / NUMBERS_SHOWN)
     rows = [{"layer": layer, "reading": "?" if place % every == 0 else ""} for place, layer in enumerate(layers)]
+    ruled = rows if len(layers) <= RULES_UP_TO else [row for row in rows if row["reading"]]
     return figure(
         _unmeasured(dark),
         {"layers": list(layers)},
-        {"layers": rows},
+        {"layers": rows, "ruled": ruled},
         alt_text=f"{len(layers)} layers from the output end, {layers[0]}, to the input end, {layers[-1]}; nothing measured yet",
         how_to_read=(
             "Each question mark is a layer whose reading you have not seen yet. The gradient travels from left to right,"
@@ -42,7 +45,7 @@ def _unmeasured(dark: bool) -> dict[str, Any]:
     x = layer_axis("backward step: output end → input end", dark)
     base = named("layers")
     layers = [
-        base.mark_rule(strokeDash=[2, 4], strokeWidth=1, opacity=0.35, color=ink(dark)).encode(x=x),
+        named("ruled").mark_rule(strokeDash=[2, 4], strokeWidth=1, opacity=0.35, color=ink(dark)).encode(x=x),
         base.mark_text(fontSize=22, color=ink(dark)).encode(
             x=x, y=alt.value(BAND_HEIGHT / 2), text=alt.Text("reading", type="nominal")
         ),
@@ -80,14 +83,21 @@ def with_prediction(
         for place, (layer, width) in enumerate(zip(layers, widths, strict=True))
     ]
     edges = figure(_outline(dark), {"layers": _layers_along(river)}, {}, alt_text="", how_to_read="").vega_lite["layer"]
+    numbers = next(layer for layer in river.vega_lite["layer"] if layer["data"]["name"] == "numbers")
     return replace(
         river,
-        # Below the band, so that no number is crossed out.
-        vega_lite={**river.vega_lite, "layer": [*edges, *river.vega_lite["layer"]]},
+        # Below the band, which stays as it is, and cleared away where a number stands, which it would cross out.
+        vega_lite={**river.vega_lite, "layer": [*edges, _cleared(numbers, dark), *river.vega_lite["layer"]]},
         data={**river.data, "predicted": outline},
         alt_text=f"{river.alt_text}. Predicted from {layers[0]} to {layers[-1]}: it {said}",
         how_to_read=f"{river.how_to_read} The dashed outline, over the layers the trend is read from, {meant}.",
     )
+
+
+def _cleared(numbers: Mapping[str, Any], dark: bool) -> dict[str, Any]:
+    """The space of these numbers in the colour of the page."""
+    color = {"color": {"value": paper(dark)}}
+    return {**numbers, "mark": {**numbers["mark"], **halo(dark)}, "encoding": {**numbers["encoding"], **color}}
 
 
 def _layers_along(river: Figure) -> list[str]:

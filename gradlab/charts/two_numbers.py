@@ -10,7 +10,7 @@ from typing import Any
 import altair as alt
 
 from gradlab.charts import marks
-from gradlab.charts.base import TEMPLATES_KEPT, Figure, axis, figure, ink, muted, named, written
+from gradlab.charts.base import TEMPLATES_KEPT, Figure, axis, figure, halo, ink, muted, named, written
 from gradlab.lessons.demonstrations import Reading
 
 TWO_NUMBERS_HEIGHT = 170
@@ -76,12 +76,15 @@ def _template(dark: bool) -> dict[str, Any]:
     shape = alt.Shape("way", type="nominal", scale=alt.Scale(domain=list(WAYS), range=["diamond", "circle"]), legend=None)
     edge = alt.value(14)
     text = alt.Text("number", type="nominal")
+    number: dict[str, Any] = {"dy": -15, "fontSize": 15, "fontWeight": "bold"}
     layers = [
         named("shown").mark_line(strokeDash=[4, 4], strokeWidth=1.5, color=muted(dark)).encode(x=x, y=y),
+        # The line leads past the numbers' places: none of them is to be crossed out.
+        named("shown").mark_text(**number, **halo(dark)).encode(x=x, y=y, text=text),
         named("shown")
         .mark_point(filled=True, size=150, opacity=1, color=ink(dark))
         .encode(x=x, y=y, shape=shape, tooltip=tooltip),
-        named("shown").mark_text(dy=-15, fontSize=15, fontWeight="bold", color=ink(dark)).encode(x=x, y=y, text=text),
+        named("shown").mark_text(**number, color=ink(dark)).encode(x=x, y=y, text=text),
         marks.symbols("unseen").encode(x=edge, y=y, color=alt.value(ink(dark)), shape=marks.SHAPE, tooltip=tooltip),
         named("unseen")
         .mark_text(dx=14, fontSize=15, fontWeight="bold", align="left", color=ink(dark))

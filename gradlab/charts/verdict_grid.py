@@ -38,7 +38,7 @@ WORDS: dict[str, Word] = {
     "non-finite": Word("×", "non-finite", "#F4B9B4", "#7D322D"),
     "none": Word("–", "nothing to report", "#F3F4F6", "#262932"),
     "too_shallow": Word("○", "too shallow to judge", "#F3F4F6", "#262932"),
-    "not_measurable": Word("□", "not measurable", "#F3F4F6", "#262932"),
+    "not_measurable": Word("∅", "not measurable", "#F3F4F6", "#262932"),
     NOT_SHOWN: Word("?", "not shown yet", "#FFFFFF", "#14171F"),
 }
 """Every word of the lab's verdicts and of the rule sets'."""

@@ -149,7 +149,10 @@ TWO_TRENDS = Question(
     key="two_trends",
     page="outputs",
     covers=("B1",),
-    text=fixed("Weight gradients and output gradients of the same run: do they tell the same trend over the hidden layers?"),
+    text=fixed(
+        "Weight gradients and output gradients of the same run: do both go the same way over the hidden layers, smaller, larger"
+        " or about the same?"
+    ),
     options=lambda result: (
         Option(
             key="agree",

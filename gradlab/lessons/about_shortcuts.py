@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
+from gradlab.comparison import FIELD_TITLES
 from gradlab.experiment import ExperimentResult
 from gradlab.lessons.question import Option, Question, fixed
 from gradlab.lessons.trend import (
@@ -36,7 +37,8 @@ def _what_differs(first: ExperimentResult, second: ExperimentResult) -> str:
     if not names:
         return "All settings are the same."
     shortcuts = f" Shortcuts are added at {added[0]} layers of the first network and at {added[1]} of the second."
-    return f"The settings that differ: {listing(names)}.{shortcuts if 'use_shortcut' in names else ''}"
+    titles = [FIELD_TITLES[name] for name in names]
+    return f"The settings that differ: {listing(titles)}.{shortcuts if 'use_shortcut' in names else ''}"
 
 
 def _difference(first: ExperimentResult, second: ExperimentResult) -> frozenset[str]:
@@ -97,7 +99,7 @@ WHAT_DIFFERS = Question(
 def told(found: Departure) -> str:
     """Where the trail with shortcuts leaves the line, with its numbers."""
     rate = short_number(found.rate)
-    line = f"Shrinking as the plain network does, {rate} per layer from {found.hidden[0]} on"
+    line = f"Shrinking as the plain network's mean absolute values do, {rate} per layer from {found.hidden[0]} on"
     last = len(found.hidden) - 1
     if found.place is None:
         return (

@@ -89,10 +89,9 @@ def identity(result: ExperimentResult) -> str:
             " most the right side (triangle inequality, then Cauchy–Schwarz); samples that pull different ways make it smaller."
         )
     if shares and samples == 1:
-        largest = short_number(max(abs(share - 1) for share in shares))
-        sentences.append(
-            f"The two sides agree in {len(shares)} of {len(rows)} layers: they differ by at most {largest}, which is rounding."
-        )
+        largest = max(abs(share - 1) for share in shares)
+        how = f"they differ by at most {short_number(largest)}, which is rounding" if largest else "they are equal"
+        sentences.append(f"The two sides agree in {len(shares)} of {len(rows)} layers: {how}.")
     elif shares:
         sentences.append(f"Here it is {_between(min(shares), max(shares))} of it.")
     if off:

@@ -18,6 +18,7 @@ from gradlab.trail import Quantity
 
 NAMED = 5
 """Seeds at which something is not a number are named up to so many."""
+_DOWNWARD, _UPWARD = (Verdict.VANISHING, Verdict.WEAKENING), (Verdict.GROWING, Verdict.EXPLODING)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +39,8 @@ class ManySeeds:
     """How many seeds get each verdict that occurs."""
     opposite: int | None
     """At how many seeds γ lies on the other side of 1 than the median does; None where there is no such side."""
+    opposite_verdicts: int
+    """At how many of these that makes a verdict of its own: a γ close to 1 is steady on either side."""
     falling: int
     """At how many seeds the readings fall at every step from the output end to the input end."""
     first_below_last: int
@@ -80,6 +83,7 @@ def summarize(ensemble: Ensemble, quantity: Quantity) -> ManySeeds:
         judged=len(factors),
         verdicts={verdict: number for verdict, number in counts.items() if number},
         opposite=_opposite(factors),
+        opposite_verdicts=sum(counts[verdict] for verdict in (_UPWARD if median < 1 else _DOWNWARD) if len(factors)),
         falling=round(ensemble.monotone_share(quantity) * count),
         first_below_last=round(ensemble.first_below_last_share(quantity) * count),
         non_finite=_seeds_with(ensemble, broken),

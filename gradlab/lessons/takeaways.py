@@ -69,13 +69,12 @@ def _large_at_the_output_end(plain: ExperimentResult, shortcut: ExperimentResult
         verdict = str(diagnosis_of(result).verdict)
         ratio = short_number(last.value / neighbour.value) if not (last.mark or neighbour.mark) else "–"
         sentences.append(f"{name} shortcuts the last layer reads {ratio} times its neighbour, and the trend is {verdict}.")
-    return Evidence(
-        # No warning sign: large too where nothing vanishes or explodes, or not large where something does.
-        holds=any(
-            large != (diagnosis_of(result).verdict in _BAD) for large, result in zip(larger, (plain, shortcut), strict=True)
-        ),
-        sentence=" ".join(sentences),
+    # No warning sign: large too where nothing vanishes or explodes, or not large where something does. Where the two go
+    # together in both networks, that is no evidence against it.
+    apart = any(
+        large != (diagnosis_of(result).verdict in _BAD) for large, result in zip(larger, (plain, shortcut), strict=True)
     )
+    return Evidence(holds=apart or None, sentence=" ".join(sentences))
 
 
 _BAD = (Verdict.VANISHING, Verdict.WEAKENING, Verdict.GROWING, Verdict.EXPLODING)

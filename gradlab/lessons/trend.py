@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
 
+from gradlab.comparison import FIELD_TITLES
 from gradlab.diagnosis import Diagnosis, Verdict, diagnose, per_layer_factor
 from gradlab.experiment import ExperimentResult
 from gradlab.text import short_number
@@ -205,7 +206,8 @@ def why_no_pair(plain: ExperimentResult, shortcut: ExperimentResult) -> str:
     """Why these two are no network without and the same one with shortcuts; "" where they are."""
     others = [name for name in differing(plain, shortcut) if name != "use_shortcut"]
     if others:
-        return f"This is no comparison of shortcuts: the two networks also differ in {listing(others)}."
+        titles = [FIELD_TITLES[name] for name in others]
+        return f"This is no comparison of shortcuts: the two networks also differ in {listing(titles)}."
     if plain.spec.network.use_shortcut or not shortcut.spec.network.use_shortcut:
         return "This needs two networks, the first without shortcuts and the second with them."
     sizes = plain.spec.network.layer_sizes

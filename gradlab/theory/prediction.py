@@ -228,7 +228,9 @@ def _caveats(spec: ExperimentSpec | NetworkSpec, network: NetworkSpec) -> tuple[
     caveats = []
     width, hidden = network.layer_sizes[1], network.depth - 1
     if hidden > width / 10:
-        caveats.append(f"{hidden} layers of {width} units are few units for the depth: seeds scatter widely around the theory.")
+        caveats.append(
+            f"{width} units are few for {hidden} hidden layers: seeds scatter around the theory, which is about wide layers."
+        )
     own_error = (Loss.MSE, Loss.MSE_SUM, Loss.L1)
     if isinstance(spec, ExperimentSpec) and spec.batch.target is Target.ZEROS and spec.loss in own_error:
         caveats.append(

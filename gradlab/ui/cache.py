@@ -206,9 +206,11 @@ def movement_picture(spec: ExperimentSpec, steps: int, dark: bool) -> Picture:
 
 
 @shared(max_entries=40)
-def compared(a: ExperimentSpec, b: ExperimentSpec, quantity: str, under_study: str) -> Comparison:
+def compared(
+    a: ExperimentSpec, b: ExperimentSpec, quantity: str, under_study: str, names: tuple[str, str] | None
+) -> Comparison:
     """Frozen, and shared as it is: a copy of two whole measurements for every visitor takes longer than the page."""
-    return compare_results(measured(a), measured(b), under_study=under_study, gradient=quantity)
+    return compare_results(measured(a), measured(b), under_study=under_study, gradient=quantity, names=names)
 
 
 @kept(max_entries=200)

@@ -70,6 +70,11 @@ def experiment(*, ask_quantity: bool = True, tell: bool = True) -> tuple[Experim
     return spec, quantity
 
 
+def both_are_measured(remark: str) -> str:
+    """What a page says that measures without and with shortcuts: of the switch only where there is one."""
+    return remark if state.controls() == "hidden" else f"{remark}, whatever the switch *Shortcuts* says"
+
+
 def order_switch() -> bool:
     """Draw the switch of the reading direction; whether the list is to be shown as it is printed."""
     titles = {"arrival": "Order of arrival", "printed": "Printed order"}

@@ -72,6 +72,7 @@ def _rows_picture(specs: dict[str, ExperimentSpec], measured: dict[str, Measured
                 predicted=expected.factor,
                 predicted_at_most=expected.factor_at_most,
                 is_chosen=name == chosen,
+                waits=found is None,
             )
         )
     hue = int(specs[chosen].network.use_shortcut)
@@ -98,7 +99,7 @@ def show(spec: ExperimentSpec) -> dict[str, ManySeeds]:
     found = {
         name: ensembles.summary(ensembles.without_seed(specs[name]), *each, Quantity.OUTPUTS) for name, each in measured.items()
     }
-    lines = [_headline(chosen, found.get(chosen), predicted(spec)), _setting(spec, total)]
+    lines = [_headline(chosen, found.get(chosen), predicted(spec)), _setting(spec, total, found)]
     if only_one:
         lines.append("Networks of this size take so long that only the chosen activation is measured.")
     with place:
@@ -128,7 +129,7 @@ def _ask_for_every(spec: ExperimentSpec) -> None:
     st.session_state[_EVERY] = _family(spec)
 
 
-def _setting(spec: ExperimentSpec, total: int) -> str:
+def _setting(spec: ExperimentSpec, total: int, found: Mapping[str, ManySeeds]) -> str:
     network = spec.network
     widths = sorted(set(network.layer_sizes[1:-1])) or [network.output_size]
     width = f"{widths[0]} units" if len(widths) == 1 else f"{widths[0]} to {widths[-1]} units"
@@ -138,7 +139,11 @@ def _setting(spec: ExperimentSpec, total: int) -> str:
         *([] if network.normalization is Normalization.NO_NORM else [_NORMALIZED[network.normalization]]),
     ]
     layers = f"{network.depth} layer{'s' if network.depth > 1 else ''} of {width}"
-    return f"Measured: output gradients, {layers}, {', '.join(extras)}, {total:,} seed{'s' if total > 1 else ''} each."
+    fewest = min((each.seeds for each in found.values()), default=0)
+    seeds = f"{total:,} seed{'s' if total > 1 else ''} each"
+    if fewest < total:
+        seeds = f"{fewest:,} of {total:,} seeds{' or more' if len(found) > 1 else ''}"
+    return f"Measured: output gradients, {layers}, {', '.join(extras)}, {seeds}."
 
 
 def _headline(name: str, found: ManySeeds | None, expected: FactorPrediction) -> str:

@@ -7,11 +7,10 @@ from typing import Any, Literal
 
 import pyarrow
 
+from gradlab.charts.base import paper
 from gradlab.ui.cache import Picture, kept
 
 WIDTH = 680
-BACKGROUND = {False: "#FFFFFF", True: "#0E1117"}
-"""Opaque, so that the words of the dark theme can be read wherever the image ends up."""
 _ONE_AT_A_TIME = threading.Lock()
 """An image takes a fifth of a second of a core: a class that saves at once waits in line instead of slowing every page."""
 
@@ -20,7 +19,8 @@ def image(picture: Picture, kind: Literal["svg", "png"], dark: bool) -> bytes:
     """The picture as an SVG document or a PNG of twice the size on screen."""
     datasets = picture.vega_lite["datasets"]
     data = {name: pyarrow.ipc.open_stream(arrow).read_all().to_pylist() for name, arrow in datasets.items()}
-    return _drawn({**picture.vega_lite, "datasets": data, "background": BACKGROUND[dark], "width": WIDTH}, kind)
+    # Opaque, so that the words of the dark theme can be read wherever the image ends up.
+    return _drawn({**picture.vega_lite, "datasets": data, "background": paper(dark), "width": WIDTH}, kind)
 
 
 @kept(max_entries=50)

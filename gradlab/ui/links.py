@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from gradlab.errors import SpecError, shorten
+from gradlab.errors import SpecError, listed, shorten
 from gradlab.lessons.myths import MYTHS
 from gradlab.sizes import sizes_to_text
 from gradlab.spec import FIELDS, ExperimentSpec
@@ -46,7 +46,7 @@ def accept(given: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
         if name in given and given[name] in options:
             settings[name] = given[name]
         elif name in given:
-            left_out.append(f"{name} = {shorten(given[name])}")
+            left_out.append(str(SpecError(name, given[name], listed(options))))
     if "pages" in given:
         known, unknown = pages_of(given["pages"])
         settings["pages"] = ",".join(known)
@@ -55,7 +55,7 @@ def accept(given: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
         try:
             settings["pinned"] = text_of(spec_of(given["pinned"]))
         except SpecError as error:
-            left_out.append(f"pinned: {error}")
+            left_out.append(str(error) if error.field == "pinned" else f"pinned: {error}")
     fields = {name: value for name, value in given.items() if name in FIELDS}
     while True:
         try:
@@ -112,5 +112,5 @@ def _pairs(parts: Iterable[str]) -> Iterable[tuple[str, str]]:
     for part in parts:
         name, colon, value = part.partition(":")
         if not colon:
-            raise SpecError("pinned", shorten(part), "name:value pairs joined by commas, such as seed:5,activation:relu")
+            raise SpecError("pinned", part, "name:value pairs joined by commas, such as seed:5,activation:relu")
         yield name, value

@@ -10,6 +10,7 @@ import streamlit as st
 
 from gradlab.capture import CAPTURE_METHODS
 from gradlab.charts import OutcomeCell
+from gradlab.charts.outcomes import ASKED
 from gradlab.lessons.methods import OUTCOME_HELP, SITUATIONS, Cell, Outcome
 from gradlab.lessons.snippets import CAPTURES
 from gradlab.presets import PRESETS
@@ -35,7 +36,7 @@ SIGNS = {
     Outcome.WRONG: "≠ wrong",
 }
 _GROUPS = {Outcome.EQUAL: "right", Outcome.INCOMPLETE: "silent", Outcome.WRONG: "silent"}
-_NUMBER, _ASKED, _UNTRIED = "• a number", "? asked", "?"
+_NUMBER, _UNTRIED = "• a number", "?"
 _TRIED = "methods_situations_tried"
 
 
@@ -94,7 +95,7 @@ def _row(situation: str, view: View) -> list[OutcomeCell]:
     if situation not in view.tried:
         return [OutcomeCell(title, _name(method), _UNTRIED, "", "Not measured yet: choose it.") for method in CaptureMethod]
     if _is_hidden(situation):
-        return [OutcomeCell(title, _name(method), _ASKED, "", "A question below asks for this.") for method in CaptureMethod]
+        return [OutcomeCell(title, _name(method), ASKED, "", "A question below asks for this.") for method in CaptureMethod]
     return [
         OutcomeCell(title, _name(cell.method), _sign(cell), "" if _is_covered(cell) else _group(cell), _words(cell))
         for cell in cache.capture_cells(situation, view.by_hand)

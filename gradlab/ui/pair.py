@@ -140,7 +140,8 @@ def _two_ways_to_part(pair: Pair, found: Comparison) -> list[str]:
 
 def comparison(pair: Pair, quantity: Quantity) -> Comparison:
     """The two measured and held against each other, with the field under study."""
-    return cache.compared(pair.a, pair.b, quantity, under_study(pair))
+    names = pair.short_names if pair.is_pinned else None
+    return cache.compared(pair.a, pair.b, quantity, under_study(pair), names)
 
 
 def under_study(pair: Pair) -> str:

@@ -30,7 +30,7 @@ SIGNS = {
     Verdict.GROWING: "↗ growing",
     Verdict.EXPLODING: "▲ exploding",
     Verdict.TOO_SHALLOW: "○ too shallow to judge",
-    Verdict.NOT_MEASURABLE: "○ not measurable",
+    Verdict.NOT_MEASURABLE: "∅ not measurable",
 }
 
 

@@ -20,6 +20,7 @@ QUESTION = "trend"
 SEEN = ("seen", "seen_largest")
 DIRECTIONS = {Trend.SMALLER: -1, Trend.SAME: 0, Trend.GROWS: 1}
 LOCKED = "The measurement of this network stays hidden until you commit to a prediction."
+NO_TREND = "There is nothing to predict about this network. Choose another one; *Measure* shows the readings of any."
 CHANGE_IT = (
     "Change something and predict again: the new measurement is hidden until you commit. From the second network on you are"
     " asked for a number too."
@@ -34,6 +35,13 @@ def revealed(spec: ExperimentSpec) -> Answer | None:
     posed = cache.posed(QUESTION, spec)
     answer = questions.answered(posed) if posed.can_be_asked else None
     return None if answer is None or _number_is_due(answer) else answer
+
+
+def next_step(spec: ExperimentSpec) -> str:
+    """What there is to do with the controls of the network."""
+    if revealed(spec) is not None:
+        return CHANGE_IT
+    return LOCKED if cache.posed(QUESTION, spec).can_be_asked else NO_TREND
 
 
 def show(spec: ExperimentSpec) -> None:

@@ -98,12 +98,21 @@ def _headline(name: str, found: ManySeeds) -> str:
         return f"{start} no factor at any of {found.seeds:,} seeds.** Verdicts: {verdicts}."
     low, median, high = map(short_number, found.factors)
     of = f"{found.judged:,} seeds" if found.judged == found.seeds else f"the {found.judged:,} of {found.seeds:,} seeds with one"
-    opposite = (
-        f" At {found.opposite:,} of them γ lies on the other side of 1: one run alone shows the opposite trend."
-        if found.opposite is not None
-        else " The median is 1: no seed shows the opposite of that."
+    return (
+        f"{start} γ = {median} at the median of {of}, 8 of 10 from {low} to {high}.** Verdicts: {verdicts}. {_opposite(found)}"
     )
-    return f"{start} γ = {median} at the median of {of}, 8 of 10 from {low} to {high}.** Verdicts: {verdicts}.{opposite}"
+
+
+def _opposite(found: ManySeeds) -> str:
+    """How many seeds lie on the other side of 1, and how many of them far enough for the opposite verdict."""
+    if found.opposite is None:
+        return "The median is 1: no seed shows the opposite of that."
+    if not found.opposite:
+        return "At none of them γ lies on the other side of 1."
+    start = f"At {found.opposite:,} of them γ lies on the other side of 1"
+    if not found.opposite_verdicts:
+        return f"{start}, at none far enough for the opposite verdict."
+    return f"{start}; at {found.opposite_verdicts:,}, one run alone shows the opposite trend."
 
 
 def _own_line(spec: ExperimentSpec, quantity: Quantity, found: Found) -> list[str]:
@@ -112,11 +121,12 @@ def _own_line(spec: ExperimentSpec, quantity: Quantity, found: Found) -> list[st
     if name not in found:
         return []
     where = standing(spec, quantity, found[name][1])
+    all_judged = found[name][0].judged == found[name][0].seeds
     if where.factor is None or where.factor_below is None:
         return [f"**Your seed {spec.seed}** ({name.lower()}) has no γ to compare with other seeds."]
     return [
         f"**Your seed {spec.seed}** ({name.lower()}): γ = {short_number(where.factor)}, larger than at"
-        f" {_percent(where.factor_below)} of the other seeds. {_place(where.factor_below)}"
+        f" {_percent(where.factor_below)} of the other seeds{'' if all_judged else ' with one'}. {_place(where.factor_below)}"
     ]
 
 
@@ -243,7 +253,7 @@ def table(spec: ExperimentSpec, quantity: Quantity, found: Found) -> None:
     st.markdown("\n".join(head + [f"| {name} | {' | '.join(cells)} |" for name, cells in rows.items()]))
     if len(found) == 2 and all(2 * each.first_below_last > each.seeds for each in columns):
         st.markdown(
-            "The first layer's gradient is below the last layer's at most seeds, with and without shortcuts: that does not tell"
+            "At most seeds the first layer's gradient is below the last layer's, with and without shortcuts: that does not tell"
             " the two networks apart. γ looks at the hidden layers only."
         )
     if chosen(spec) in found:

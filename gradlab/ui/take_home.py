@@ -8,6 +8,7 @@ from gradlab.experiment import ExperimentResult
 from gradlab.export import to_csv
 from gradlab.fingerprint import fingerprint
 from gradlab.script import to_script
+from gradlab.spec import ExperimentSpec
 from gradlab.ui import pages, state
 from gradlab.ui.cache import kept
 from gradlab.ui.links import CONTROLS
@@ -17,12 +18,15 @@ from gradlab.ui.turns import page_in_turn
 CONTROLS_TITLES = {"open": "can be changed", "locked": "are shown, locked", "hidden": "are hidden"}
 
 
-def take_home(page: str, result: ExperimentResult) -> None:
-    """Draw the fingerprint of a result, its downloads, and the link that opens this page with this experiment."""
+def take_home(page: str, result: ExperimentResult, whose: str = "") -> None:
+    """Draw the fingerprint of a result, its downloads, and the link that opens this page with this experiment.
+
+    `whose` says which run it is, on a page that shows more than one.
+    """
     st.header("Take it home")
     st.markdown(
         f"Fingerprint of these numbers: **{fingerprint(result)}**. Whoever opens your link and sees the same one has measured"
-        " the same."
+        f" the same.{f' Fingerprint, readings and script are those of {whose}.' if whose else ''}"
     )
     with st.container(horizontal=True):
         download(result, key=f"{page}_csv")
@@ -54,6 +58,11 @@ def _draw_share(page: str) -> None:
         _shared(_lesson_link(page))
     elif sharing:
         _shared(state.link(page))
+
+
+def shortcuts_of(spec: ExperimentSpec) -> str:
+    """Which of the network without and the one with shortcuts an experiment is, in words."""
+    return f"the network {'with' if spec.network.use_shortcut else 'without'} shortcuts"
 
 
 def download(result: ExperimentResult, key: str, label: str = "The readings (CSV)", name: str = "gradients") -> None:

@@ -217,6 +217,21 @@ def test_every_layer_has_its_number_and_of_many_layers_some():
     assert numbers[-1]["layer"] == "layers.98"  # the latest arrival has one too
 
 
+@pytest.mark.parametrize(("count", "least"), [(5, 30), (40, 20), (200, 20)])
+def test_at_either_end_of_the_layers_there_is_room_for_a_name_on_a_phone(count, least):
+    for figure in (river(trail_of(*[1.0] * count)), readings(trail_of(*[1.0] * count))):
+        padding = figure.vega_lite["layer"][0]["encoding"]["x"]["scale"]["padding"]
+        assert 350 * padding / (count - 1 + 2 * padding) >= least  # pixels
+        assert "$end_room" not in str(figure.vega_lite)
+
+
+def test_of_many_layers_nothing_is_filled_before_they_are_measured():
+    few, many = (charts.unmeasured([f"layers.{place}" for place in range(count)]).data for count in (40, 200))
+    assert len(few["ruled"]) == 40
+    assert len(many["ruled"]) <= NUMBERS_SHOWN
+    assert len(many["layers"]) == 200
+
+
 def test_hovering_shows_every_digit():
     for figure in (river, readings):
         tooltips = [tip for layer, _ in layers(figure(TRAILS["ordinary"])) for tip in layer["encoding"].get("tooltip", [])]

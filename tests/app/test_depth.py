@@ -1,6 +1,7 @@
 """The depth page: measured intervals beside theory, a map that holds theory's own numbers, and a network picked from it."""
 
 import math
+import re
 
 import altair
 import numpy as np
@@ -8,6 +9,7 @@ import pandas
 import pytest
 
 from gradlab import charts, diagnose, run_ensemble, run_experiment
+from gradlab.fingerprint import fingerprint
 from gradlab.networks import ACTIVATIONS
 from gradlab.spec import Activation, ExperimentSpec, NetworkSpec
 from gradlab.text import short_number
@@ -50,6 +52,8 @@ def test_of_another_experiment_the_chosen_activation_is_measured_and_all_of_them
     page = visit("depth", use_shortcut="true")
     assert list(data_with(page, "median")["network"]) == ["▸ GELU (tanh form)"]
     assert len(data_with(page, "most")) > 1
+    waiting = set(data_with(page, "words")["words"])
+    assert waiting == {"? not measured yet"}
     assert len(data_with(page.click("depth_every"), "median")) == len(Activation)
     assert len(data_with(page.set(activation="relu"), "median")) == len(Activation)
     assert len(data_with(page.set(gain=2.0), "median")) == 1  # another experiment, for which it was not asked
@@ -98,6 +102,18 @@ def test_an_unusual_network_is_measured_or_told_in_words(visit, link, words):
     page = visit("depth", measured_sizes="own", **link)
     assert words in page.markdown
     assert "nan" not in page.said
+
+
+def test_as_many_seeds_are_told_as_were_measured(visit):
+    page = visit("depth", gain="1e6")  # which overflows, and then each seed takes its time
+    (measured,) = re.findall(r"at any of (\d+) seeds", page.markdown)
+    assert f"without shortcuts, {measured} of {SEEDS} seeds." in page.markdown
+
+
+def test_what_is_taken_home_was_measured_at_the_sizes_on_the_page(visit):
+    for option, sizes in (("wide", WIDE), ("own", "3-3-3-3-3-1")):
+        page = visit("depth", measured_sizes=option)
+        assert fingerprint(run_experiment(spec_of(layer_sizes=sizes))) in page.markdown
 
 
 @pytest.mark.parametrize("activation", [Activation.RELU, Activation.SIGMOID, Activation.SILU])

@@ -72,3 +72,8 @@ def test_a_pinned_experiment_that_is_none_is_left_out_with_a_notice(text):
     settings, left_out = accept({"pinned": text, "seed": "3"})
     assert settings == DEFAULTS | {"seed": 3}
     assert len(left_out) == 1
+
+
+@pytest.mark.parametrize("page", ["shortcuts", "challenge", "takeaways"])
+def test_without_controls_nothing_is_said_of_a_switch(visit, page):
+    assert "the switch" not in visit(page, controls="hidden").markdown

@@ -8,6 +8,7 @@ import pandas
 import pytest
 
 from gradlab import charts, run_experiment
+from gradlab.charts.base import paper
 from gradlab.diagnosis import diagnose
 from gradlab.lessons.predictions import score_factor
 from gradlab.lessons.questions import QUESTIONS
@@ -256,8 +257,26 @@ def test_a_direction_is_outlined_from_the_width_that_was_measured(readings, dire
     assert all((after > before) - (after < before) == direction for before, after in pairwise(widths))
 
 
+@pytest.mark.parametrize("dark", [False, True])
+def test_the_outline_is_cleared_away_where_a_number_stands(dark):
+    trail = trail_of(1.0, 0.1, 0.01)
+    river = charts.river({"one": trail}, dark=dark)
+    figure = charts.with_prediction(river, layers=list(trail["layer"])[1:], direction=1, dark=dark)
+    *outline, cleared = figure.vega_lite["layer"][: -len(river.vega_lite["layer"])]
+    assert {layer["data"]["name"] for layer in outline} == {"predicted"}
+    assert cleared["data"]["name"] == "numbers"
+    assert cleared["encoding"]["color"]["value"] == cleared["mark"]["stroke"] == paper(dark)
+
+
 @pytest.mark.parametrize("factor", [1e-12, 1e12])
 def test_an_outline_does_not_leave_the_picture(factor):
     band, predicted = drawn(trail_of(1.0, 0.1, 0.01, 0.001), direction=0, factor=factor)
     assert predicted["top"].max() <= 1.5 * band["top"].max()
     assert (predicted["top"] >= predicted["bottom"]).all()
+
+
+def test_a_network_without_a_trend_is_not_said_to_be_shown_after_a_prediction(visit):
+    page = visit("predict", gain="0")
+    assert "There is no trend to ask about." in page.markdown
+    assert "nothing to predict about this network" in page.markdown
+    assert "until you commit" not in page.markdown

@@ -58,9 +58,17 @@ def test_the_headline_says_how_often_another_seed_shows_the_opposite(visit):
         ensemble = run_ensemble(spec_of(use_shortcut=shortcut), range(200))
         (line,) = [text for text in page.markdown.splitlines() if text.startswith(f"**{name}, output gradients")]
         assert f"γ = {short_number(float(np.median(ensemble.factors)))} at the median of 200 seeds" in line
-        assert f"At {round(200 * ensemble.opposite_share)} of them γ lies on the other side of 1" in line
+        opposite = round(200 * ensemble.opposite_share)
+        assert f"At {opposite or 'none'} of them γ lies on the other side of 1" in line
+        assert ("one run alone shows the opposite trend" in line) == (opposite > 0)
     own = diagnose(run_experiment(spec_of(use_shortcut=True))).factor
     assert f"**Your seed 123** (with shortcuts): γ = {short_number(own)}, larger than at" in page.markdown
+
+
+def test_a_seed_is_compared_with_those_that_have_a_factor(visit):
+    page = visit("seeds", layer_sizes="16x10-1", activation="relu")  # ReLU units die at some seeds
+    assert "of the other seeds with one." in page.markdown
+    assert "of the other seeds. It lies" in visit("seeds").markdown
 
 
 def test_more_seeds_are_measured_when_asked_for(visit):

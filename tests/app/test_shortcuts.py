@@ -153,6 +153,7 @@ def test_a_pinned_run_stays_while_the_controls_change_the_other(visit, measured)
     assert trails(page) == {name: measured(spec) for name, spec in names.items()}
     assert page.link["pinned"] == text_of(spec_of(DEEP))
     assert "shortcuts_pin" not in keys(page)
+    assert "the first network" not in page.markdown  # on this page they are A and B
 
 
 def test_the_pin_survives_the_menu_and_the_link(visit):

@@ -20,6 +20,8 @@ TEXTS = """() => {
     for (const element of document.querySelectorAll('[data-testid=stApp] *')) {
         const text = [...element.childNodes].filter(node => node.nodeType === 3).map(node => node.data.trim()).join('');
         const style = getComputedStyle(element);
+        // What clears the place of a number in a chart has the page's colour, inside and around.
+        if (element.closest('svg') && style.stroke === style.fill) continue;
         const hidden = style.visibility === 'hidden' || !opacity(element) || !element.getBoundingClientRect().width;
         if (!text || hidden || element.closest('[disabled], style, script, [data-testid=stIconMaterial]')) continue;
         const inChart = Boolean(element.closest('svg'));

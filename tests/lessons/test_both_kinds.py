@@ -72,7 +72,7 @@ def test_for_one_linear_layer_the_share_of_the_bound_is_that_of_the_summed_input
 def test_both_sides_zero_are_equal():
     result = measured(initializer="normal", sigma_w=0)
     assert [(row.weight_norm, row.product, row.share) for row in both_kinds(result)] == [(0, 0, 1)] * 5
-    assert "agree in 5 of 5 layers: they differ by at most 0," in identity(result)
+    assert "agree in 5 of 5 layers: they are equal." in identity(result)
 
 
 def test_below_the_smallest_number_the_sides_differ_and_the_sentence_says_why():

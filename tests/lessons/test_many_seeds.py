@@ -47,6 +47,8 @@ def test_what_is_counted_is_what_single_experiments_show(spec, quantity):
         assert tenth == pytest.approx(0.1, abs=1 / len(factors))
         shrinks = median(factors) < 1
         assert found.opposite == sum((factor > 1) if shrinks else (factor < 1) for factor in factors)
+        against = {Verdict.GROWING, Verdict.EXPLODING} if shrinks else {Verdict.VANISHING, Verdict.WEAKENING}
+        assert found.opposite_verdicts == sum(each.verdict in against for each in diagnoses) <= found.opposite
     verdicts = [each.verdict for each in diagnoses]
     assert found.verdicts == {verdict: verdicts.count(verdict) for verdict in Verdict if verdict in verdicts}
     falling = [all(after < before for before, after in pairwise(row)) for row in readings]
