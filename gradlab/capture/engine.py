@@ -43,7 +43,8 @@ def function_contexts() -> list[object]:
     Forward and backward of one application see the same object: it tells which forward calls a re-entrant checkpoint
     runs again.
     """
-    return [context for frame in _stack() if (context := _context(frame)) is not None]
+    # Once each: one function's forward may call another's with its own context.
+    return list(dict.fromkeys(context for frame in _stack() if (context := _context(frame)) is not None))
 
 
 def replayed_context() -> tuple[object | None, list[object]]:
@@ -58,15 +59,17 @@ def replayed_context() -> tuple[object | None, list[object]]:
         context = _context(frame)
         if context is not None and frame.f_code.co_name == "backward":
             return context, inside
-        if context is not None:
+        if context is not None and context not in inside:
             inside.append(context)
     return None, []
 
 
 def _context(frame: FrameType) -> object | None:
     code = frame.f_code
-    # Most name it ctx, but nobody has to.
-    if code.co_name not in ("forward", "backward") or not code.co_argcount or code.co_varnames[0] == "self":
+    # Most name it ctx, but nobody has to; a module's forward, which is no such function's, is not worth a look.
+    if code.co_name not in ("forward", "backward") or not code.co_argcount:
+        return None
+    if frame.f_back is not None and frame.f_back.f_code.co_name == "_call_impl":
         return None
     context = frame.f_locals.get(code.co_varnames[0])
     return context if isinstance(context, torch.autograd.function.BackwardCFunction) else None

@@ -136,10 +136,10 @@ class Recorder(ForwardRecorder):
         finished.settle()
         if finished.joined:
             finished.judge_parts()
+        finished.judge_replays()
         if not self._keep_gradients:
             finished.drop_gradients()
         finished.scale = self._loss_scale()
-        finished.replays.clear()
         finished.unwatched = finished.wanted and not self.round.wanted
         rounds = list(map(_round_of, finished.arrived))
         finished.rounds = self._reached({*rounds, *map(_round_of, finished.withheld)})
