@@ -125,6 +125,46 @@ def test_full_backward_hooks_refuse_what_they_would_not_see(packing):
     assert "tensor_hooks" in str(caught.value)
 
 
+class Aggregate(nn.Module):
+    """A layer of a graph network: the graph is a sparse matrix."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.linspace(-1, 1, 9).reshape(3, 3))
+
+    def forward(self, x, graph):
+        return graph @ (x @ self.weight)
+
+
+@each_method
+def test_a_layer_that_is_given_a_sparse_matrix_is_right_or_refused(method):
+    model = seeded(lambda: nn.ModuleList([Aggregate(), Aggregate()]))
+    x, graph = batch(4, 3), torch.eye(4, dtype=torch.float64).flip(0).to_sparse()
+
+    def run(model):
+        model[1](model[0](x, graph), graph).square().sum().backward()
+
+    capture = captured(model, run, method)
+    if capture is not None:
+        first = graph @ (x @ model[0].weight)
+        last = graph @ (first @ model[1].weight)
+        expected = torch.autograd.grad(last.square().sum(), [first, last])
+        assert_outputs(capture.passes[0], dict(zip([("0", 0, "0"), ("1", 0, "0")], expected, strict=True)), method)
+
+
+def test_full_backward_hooks_refuse_a_layer_that_returns_a_sparse_tensor():
+    class Sparsify(nn.Module):
+        def forward(self, x):
+            return x.to_sparse()
+
+    model = seeded(lambda: nn.Sequential(nn.Linear(3, 3), Sparsify()))
+    with (
+        pytest.raises(CaptureError, match=r"layer '1' returns a tensor of layout sparse_coo.*tensor_hooks"),
+        capture_gradients(model, "full_backward_hooks"),
+    ):
+        model(batch(4, 3)).to_dense().sum().backward()
+
+
 @each_method
 @pytest.mark.parametrize("reduce", [lambda x: x.max(1), lambda x: x.sort(1), lambda x: torch.linalg.qr(x), lambda x: x.topk(2)])
 def test_the_named_results_of_torch_functions_are_taken_apart(reduce, method):

@@ -35,6 +35,9 @@ NOT_THE_OUTPUT = (
 )
 NOT_COMPARED = "whether the hook reports the gradient of what the layer's forward returned cannot be told; use tensor_hooks"
 
+UNTRACED = "Modules that have backward hooks assigned can't be compiled"
+"""How PyTorch refuses to trace a module with such hooks."""
+
 WRAPPING = BackwardHookFunction.__name__
 CHANGED = re.compile(
     r"Output \d+ of (?P<maker>\w+) is a view and (is being|its base or another view of its base has been) modified inplace\."
@@ -139,6 +142,11 @@ class FullBackwardHooks:
 
     def explain(self, error: BaseException) -> CaptureError | None:
         """What to raise for an error in the user's forward that the wrapping of outputs has caused, or may have."""
+        if type(error) is ValueError and str(error).startswith(UNTRACED):
+            return CaptureError(
+                "torch.jit.trace and torch.jit.script take no module with full backward hooks: do so before or after the with"
+                " block, or use method='tensor_hooks'"
+            )
         # Autograd raises no subclass. Before the first output of a layer nothing is wrapped.
         changed = CHANGED.match(str(error)) if type(error) is RuntimeError and self._latest is not None else None
         if changed is None:
@@ -216,6 +224,7 @@ class _BeforeWrapping(Inert):
                 f"layer {self._layer.name!r} is given one tensor in two places; full backward hooks would hand it two different"
                 " ones, and a layer that asks whether they are the same would take another path: use method='tensor_hooks'"
             )
+        _refuse_layouts(self._layer, "is given", replaced)
         _warn_about_attributes(self._layer, "is given", replaced)
         self._given[self._layer] = inputs
 
@@ -233,6 +242,7 @@ class _AfterWrapping(Inert):
         given = self._given.pop(self._layer, ())
         outputs = [part for part in (returned if isinstance(returned, tuple) else [returned]) if isinstance(part, Tensor)]
         if any(tensor.requires_grad for tensor in outputs):
+            _refuse_layouts(self._layer, "returns", outputs)
             _warn_about_attributes(self._layer, "returns", outputs)
         pairs = zip(inputs, given, strict=False)
         self._originals.update({id(seen): original for seen, original in pairs if isinstance(original, Tensor)})
@@ -242,6 +252,16 @@ def _subclasses(kind: Any) -> Iterator[Any]:
     for each in kind.__subclasses__():
         yield each
         yield from _subclasses(each)
+
+
+def _refuse_layouts(layer: Layer, how: str, tensors: list[Tensor]) -> None:
+    for tensor in tensors:
+        if tensor.layout is not torch.strided and tensor.layout is not torch.jagged:
+            kind = str(tensor.layout).removeprefix("torch.").strip("_")
+            raise CaptureError(
+                f"layer {layer.name!r} {how} a tensor of layout {kind}, of which full backward hooks can make no view: use"
+                " method='tensor_hooks'"
+            )
 
 
 def _warn_about_attributes(layer: Layer, how: str, tensors: list[Tensor]) -> None:
