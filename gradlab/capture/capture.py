@@ -15,6 +15,7 @@ from gradlab.capture import engine
 from gradlab.capture.averages import Averages
 from gradlab.capture.full_backward_hooks import FullBackwardHooks
 from gradlab.capture.layers import Selection, Survey
+from gradlab.capture.new_modules import NewModules
 from gradlab.capture.passes import Pass
 from gradlab.capture.recorder import Recorder
 from gradlab.capture.records import BackwardPass
@@ -131,6 +132,7 @@ class GradientCapture:
                 averages=Averages(averaging) if (averaging := survey.averaging()) else None,
             )
             recorder.parameters.withhold_sharded(survey.sharded())
+            recorder.new_modules = NewModules(self._model, self._layers)
             recorder.when_finished = self._when_finished
             recorder.watcher = CAPTURE_METHODS[self._method].build(recorder, modules)
             call = engine.untraced_call()

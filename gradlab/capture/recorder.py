@@ -18,6 +18,7 @@ from gradlab.capture.averages import Averages
 from gradlab.capture.forward import ForwardRecorder
 from gradlab.capture.layers import NamedParameter
 from gradlab.capture.measurements import Pool
+from gradlab.capture.new_modules import NewModules
 from gradlab.capture.parameters import WatchedParameters
 from gradlab.capture.passes import Pass, Round
 from gradlab.capture.watched import Parameter
@@ -52,8 +53,10 @@ class Recorder(ForwardRecorder):
         averages: Averages | None,
     ) -> None:
         super().__init__(layers, hidden, wanted)
+        self.new_modules: NewModules | None = None
         self.parameters = WatchedParameters(self, parameters, model, among)
         self._absent: list[Parameter] = []
+        self._called: set[int] = set()
         self._passes: deque[Pass] = deque(maxlen=keep_passes)
         self._pool: Pool = []
         self._inner: deque[Pass] = deque(maxlen=keep_passes)
@@ -177,8 +180,8 @@ class Recorder(ForwardRecorder):
         gone = self.parameters.not_held(absent)
         for parameter in gone:
             finished.withheld[parameter] = REPLACED
-            layer = parameter.names[0][1]
-            self.warn_once(layer, f"layer {layer!r} was replaced inside the with block: {REPLACED}")
+            if self.new_modules is not None:
+                self.new_modules.look()
         if gone:
             self.parameters.survey_again()
             self.parameters.refresh()
@@ -201,10 +204,16 @@ class Recorder(ForwardRecorder):
         return passes if self._passes.maxlen is None else passes[-self._passes.maxlen :]
 
     def _warn_about_unseen(self, finished: Pass) -> None:
+        self._warn_about_new_modules()
         if any(len(each.called) == len(self.layers) for each in finished.rounds):
             return
         called: set[int] = set().union(*(each.called for each in finished.rounds))
         unseen = {layer.name: layer for layer in self.layers if layer.place not in called}
+        if called != self._called:  # or all that follows has been looked for
+            self._called = called
+            if self.new_modules is not None and not all(map(self.new_modules.holds, unseen.values())):
+                self.new_modules.look()
+                self._warn_about_new_modules()
         for parameter in finished.arrived:
             if isinstance(parameter, Parameter):
                 for name, owner, _ in parameter.names:
@@ -217,6 +226,11 @@ class Recorder(ForwardRecorder):
                             f"layer {owner!r}: {name} received a gradient, but the layer's forward was not seen, so it has no"
                             f" output gradient: {reason}",
                         )
+
+    def _warn_about_new_modules(self) -> None:
+        if self.new_modules is not None:
+            for name, message in self.new_modules.unwatched(self.layers).items():
+                self.warn_once(name, message)
 
     def warn_once(self, key: str, message: str) -> None:
         if key not in self._warned:
@@ -236,6 +250,8 @@ class Recorder(ForwardRecorder):
         for layer in self.layers:
             layer.recorder = None
         self.parameters.close()
+        if self.new_modules is not None:
+            self.new_modules.close()
         for each in (*self._earlier_rounds, self.round):
             each.remove_hooks()
             each.forget_outputs()
