@@ -38,6 +38,11 @@ NOT_COMPARED = "whether the hook reports the gradient of what the layer's forwar
 UNTRACED = "Modules that have backward hooks assigned can't be compiled"
 """How PyTorch refuses to trace a module with such hooks."""
 
+NO_ZERO = (
+    "all its entries are zero, and they may stand for no gradient at all: a layer returns several tensors of which the loss"
+    " does not use all, and full backward hooks have the parts without a gradient differentiated, too; use tensor_hooks"
+)
+
 WRAPPING = BackwardHookFunction.__name__
 CHANGED = re.compile(
     r"Output \d+ of (?P<maker>\w+) is a view and (is being|its base or another view of its base has been) modified inplace\."
@@ -136,9 +141,20 @@ class FullBackwardHooks:
                     " hooks make them two tensors: where the model asks whether they are one, as with `is`, it computes"
                     " another loss; use method='tensor_hooks'",
                 )
+        if any(self._passes_nothing_on(finished, layer, gradients) for layer, gradients in finished.reports):
+            finished.no_zero = NO_ZERO
         finished.reports.clear()
         for notes in (self._raw, self._given, self._originals, self._returned_input):
             notes.clear()
+
+    @staticmethod
+    def _passes_nothing_on(finished: Pass, layer: Layer, gradients: tuple[Tensor | None, ...]) -> bool:
+        """Whether a part of what the layer returned has no gradient, and another has."""
+        missing = {str(place) for place, gradient in enumerate(gradients) if gradient is None}
+        if not missing:
+            return False
+        rounds = {output.round for output in finished.marked if output.layer is layer}
+        return any(o.layer is layer and o.tracked and o.path in missing for each in rounds for o in each.outputs)
 
     def explain(self, error: BaseException) -> CaptureError | None:
         """What to raise for an error in the user's forward that the wrapping of outputs has caused, or may have."""

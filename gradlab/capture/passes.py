@@ -77,6 +77,8 @@ class Pass(Measurements["Output | Parameter"]):
         self.joined = False
         """Whether a backward inside this one is part of it, so that an owner may have received several parts."""
         self.scale = 1.0
+        self.no_zero = ""
+        """Why a gradient of zeros may be none at all, if it may."""
         self.marked: list[Output] = []
         self.reports: list[tuple[Layer, tuple[Tensor | None, ...]]] = []
         self.parameters: list[Parameter] = []
