@@ -186,6 +186,8 @@ class GradientCapture:
                 "the layers ran, but no backward call reached them inside the with block; call loss.backward() there, on a"
                 " loss that is computed from the model's output and neither detached nor rebuilt from a number"
             )
+        if note := next((output.note for output in recorder.round.outputs if output.note), ""):
+            return f"no gradient of the layers that ran can be measured: {note}"
         if not any((leaf := parameter.current) is not None and leaf.requires_grad for parameter in recorder.parameters.now):
             return "every parameter is frozen (requires_grad is False), so autograd tracked no layer"
         return "the layers ran without gradient tracking; run the model outside torch.no_grad() and inference_mode()"

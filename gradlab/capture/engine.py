@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from types import FrameType
 
@@ -85,6 +85,12 @@ _is_batched = torch._C._functorch.is_legacy_batchedtensor
 def is_wrapped(tensor: torch.Tensor) -> bool:
     """Whether a tensor belongs to a transform, such as the batched gradients of `is_grads_batched=True`."""
     return bool(_is_wrapped(tensor) or _is_batched(tensor))
+
+
+def has_tangent(tensors: Iterable[torch.Tensor]) -> bool:
+    """Whether one of them is differentiated forward, too (torch.autograd.forward_ad)."""
+    forward = torch.autograd.forward_ad
+    return forward._current_level >= 0 and any(forward.unpack_dual(tensor).tangent is not None for tensor in tensors)
 
 
 def is_foreign(tensor: torch.Tensor) -> bool:

@@ -240,7 +240,7 @@ class _BeforeWrapping(Inert):
                 f"layer {self._layer.name!r} is given one tensor in two places; full backward hooks would hand it two different"
                 " ones, and a layer that asks whether they are the same would take another path: use method='tensor_hooks'"
             )
-        _refuse_layouts(self._layer, "is given", replaced)
+        _refuse_unwrappable(self._layer, "is given", replaced)
         _warn_about_attributes(self._layer, "is given", replaced)
         self._given[self._layer] = inputs
 
@@ -258,7 +258,7 @@ class _AfterWrapping(Inert):
         given = self._given.pop(self._layer, ())
         outputs = [part for part in (returned if isinstance(returned, tuple) else [returned]) if isinstance(part, Tensor)]
         if any(tensor.requires_grad for tensor in outputs):
-            _refuse_layouts(self._layer, "returns", outputs)
+            _refuse_unwrappable(self._layer, "returns", outputs)
             _warn_about_attributes(self._layer, "returns", outputs)
         pairs = zip(inputs, given, strict=False)
         self._originals.update({id(seen): original for seen, original in pairs if isinstance(original, Tensor)})
@@ -270,7 +270,12 @@ def _subclasses(kind: Any) -> Iterator[Any]:
         yield from _subclasses(each)
 
 
-def _refuse_layouts(layer: Layer, how: str, tensors: list[Tensor]) -> None:
+def _refuse_unwrappable(layer: Layer, how: str, tensors: list[Tensor]) -> None:
+    if engine.has_tangent(tensors):
+        raise CaptureError(
+            f"layer {layer.name!r} {how} a tensor differentiated in forward mode, which full backward hooks do not allow:"
+            " use method='tensor_hooks'"
+        )
     for tensor in tensors:
         if tensor.layout is not torch.strided and tensor.layout is not torch.jagged:
             kind = str(tensor.layout).removeprefix("torch.").strip("_")

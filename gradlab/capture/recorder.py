@@ -25,6 +25,7 @@ from gradlab.capture.watched import Parameter
 from gradlab.errors import CaptureWarning
 
 _round_of = attrgetter("round")
+PASSED_BY = "its weights are used without calling it, or inside a compiled function; call it itself to see its output"
 LEAF = "the layer returned a leaf, and a leaf does not tell which forward its gradient belongs to, this one or one begun later"
 LATE = (
     "it was thawed or replaced after the forward had begun, and its gradient came before that of any layer: do so before the"
@@ -218,9 +219,7 @@ class Recorder(ForwardRecorder):
             if isinstance(parameter, Parameter):
                 for name, owner, _ in parameter.names:
                     if owner in unseen:
-                        reason = (
-                            unseen[owner].hidden or "its weights are used without calling it, or inside a compiled function"
-                        )
+                        reason = unseen[owner].hidden or PASSED_BY
                         self.warn_once(
                             owner,
                             f"layer {owner!r}: {name} received a gradient, but the layer's forward was not seen, so it has no"
