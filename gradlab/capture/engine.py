@@ -98,6 +98,14 @@ def is_foreign(tensor: torch.Tensor) -> bool:
     return type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__ and not tensor.is_nested
 
 
+def as_plain(tensor: torch.Tensor) -> torch.Tensor:
+    """The same tensor without its class, where that only adds to what PyTorch's functions do, or forbids them."""
+    if type(tensor) is torch.Tensor or type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
+        return tensor
+    with torch._C.DisableTorchFunctionSubclass():
+        return tensor.as_subclass(torch.Tensor)
+
+
 def is_sharded(tensor: torch.Tensor) -> bool:
     """Whether the tensor is spread over processes, so that to look at it is to talk to them."""
     return isinstance(tensor, getattr(sys.modules.get("torch.distributed.tensor"), "DTensor", ()))

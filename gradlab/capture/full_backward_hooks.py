@@ -63,7 +63,6 @@ class FullBackwardHooks:
         self._latest: str | None = None
         self._given: dict[Layer, tuple[object, ...]] = {}
         self._originals: dict[int, Tensor] = {}
-        self._raw: dict[Output, Tensor] = {}
         self._restore: list[Any] = []
         self._wrapped_anyway = any(module._backward_hooks or module._backward_pre_hooks for module in modules.values())
         """Whether the model has hooks of its own for which PyTorch wraps outputs."""
@@ -117,7 +116,8 @@ class FullBackwardHooks:
         output.attach(original if original.requires_grad else tensor)
 
     def marked(self, output: Output, gradient: Tensor) -> None:
-        self._raw[output] = gradient if engine.is_wrapped(gradient) else gradient.detach().clone()
+        raw = self._recorder.running_pass().raw
+        raw[output] = gradient if engine.is_wrapped(gradient) else gradient.detach().clone()
 
     def collect(self, finished: Pass) -> None:
         calls = {(output.layer.place, output.round.number, output.call) for output in finished.marked}
@@ -129,7 +129,7 @@ class FullBackwardHooks:
                 finished.withheld[output] = NOT_FIRED
             elif engine.is_foreign(gradient):
                 finished.withheld[output] = f"it is a {type(gradient).__name__}: {NOT_COMPARED}"
-            elif not _same(gradient, self._raw[output]):
+            elif not _same(gradient, finished.raw[output]):
                 finished.withheld[output] = NOT_THE_OUTPUT
             else:
                 finished.add(output, gradient)
@@ -144,7 +144,8 @@ class FullBackwardHooks:
         if any(self._passes_nothing_on(finished, layer, gradients) for layer, gradients in finished.reports):
             finished.no_zero = NO_ZERO
         finished.reports.clear()
-        for notes in (self._raw, self._given, self._originals, self._returned_input):
+        finished.raw.clear()
+        for notes in (self._given, self._originals, self._returned_input):
             notes.clear()
 
     @staticmethod

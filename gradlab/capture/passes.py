@@ -80,6 +80,8 @@ class Pass(Measurements["Output | Parameter"]):
         self.no_zero = ""
         """Why a gradient of zeros may be none at all, if it may."""
         self.marked: list[Output] = []
+        self.raw: dict[Output, Tensor] = {}
+        """What passed the outputs that are marked, to compare the reports with."""
         self.reports: list[tuple[Layer, tuple[Tensor | None, ...]]] = []
         self.parameters: list[Parameter] = []
         self.descriptions: dict[Parameter, Description] = {}

@@ -81,7 +81,8 @@ class Recorder(ForwardRecorder):
         if entered is None:
             depth = engine.backward_depth()
             self.drop_interrupted(depth)
-            around = [p for p in self._unfinished.values() if p.thread == threading.get_ident() and p.depth < depth]
+            # Of a list, as other threads may begin or end passes meanwhile.
+            around = [p for p in list(self._unfinished.values()) if p.thread == threading.get_ident() and p.depth < depth]
             if around:  # a backward inside a backward is part of the outer one
                 entered = max(around, key=lambda p: p.depth)
                 entered.joined = True
@@ -119,13 +120,13 @@ class Recorder(ForwardRecorder):
         if self._unfinished:
             for task, entered in list(self._unfinished.items()):
                 if entered.thread == threading.get_ident() and entered.depth >= depth:
-                    del self._unfinished[task]
+                    self._unfinished.pop(task, None)
         self.running = (engine.NO_TASK, None)
 
     def _finish(self, finished: Pass) -> None:
         self.running = (engine.NO_TASK, None)
-        for task in [task for task, entered in self._unfinished.items() if entered is finished]:
-            del self._unfinished[task]
+        for task in [task for task, entered in list(self._unfinished.items()) if entered is finished]:
+            self._unfinished.pop(task, None)
         if self.averages is None:
             self._complete(finished)
         else:  # after the callback in which DistributedDataParallel waits for the other processes
