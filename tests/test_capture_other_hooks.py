@@ -16,6 +16,7 @@ from truth import (
     parameter_gradients,
     parameters,
     readings,
+    seeded,
     small,
 )
 
@@ -161,6 +162,60 @@ def test_a_tensor_subclass_is_measured_like_any_tensor(method):
     found = {key: record.gradient.as_subclass(torch.Tensor) for key, record in readings(done).items()}
     for key, wanted in outputs.items():
         torch.testing.assert_close(found[key], wanted)
+
+
+class Guarded(torch.Tensor):
+    """Does not let itself be turned into numbers."""
+
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        if function in (torch.Tensor.numpy, torch.Tensor.tolist):
+            raise ValueError("no numbers here")
+        return super().__torch_function__(function, types, args, kwargs or {})
+
+
+class GuardGradient(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 1
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient.as_subclass(Guarded)
+
+
+@each_method
+@pytest.mark.parametrize("width", [2, 40])
+def test_a_gradient_of_a_class_that_forbids_conversion_is_measured_all_the_same(width, method):
+    model = seeded(lambda: nn.Linear(3, width))
+    (done,) = captured(model, lambda m: GuardGradient.apply(m(X)).square().sum().backward(), method).passes
+    torch.testing.assert_close(readings(done)["", 0, "0"].gradient, 2 * model(X).detach())
+    assert type(readings(done)["", 0, "0"].gradient) is torch.Tensor
+
+
+@each_method
+def test_threads_that_train_one_model_at_once_are_not_disturbed_and_read_nothing_wrong(method):
+    model, failed = small(), []
+    _, weights = truth(model)
+
+    def work():
+        try:
+            for _ in range(20):
+                step(model)
+        except Exception as error:
+            failed.append(error)
+
+    with capture_gradients(model, method, keep_gradients=True) as capture:
+        threads = [threading.Thread(target=work) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert not failed
+    for done in capture.passes:
+        for record in done.parameters:
+            if record.gradient is not None:
+                torch.testing.assert_close(record.gradient, weights[record.parameter])
 
 
 @each_method

@@ -125,6 +125,46 @@ def test_full_backward_hooks_refuse_what_they_would_not_see(packing):
     assert "tensor_hooks" in str(caught.value)
 
 
+class Aggregate(nn.Module):
+    """A layer of a graph network: the graph is a sparse matrix."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.linspace(-1, 1, 9).reshape(3, 3))
+
+    def forward(self, x, graph):
+        return graph @ (x @ self.weight)
+
+
+@each_method
+def test_a_layer_that_is_given_a_sparse_matrix_is_right_or_refused(method):
+    model = seeded(lambda: nn.ModuleList([Aggregate(), Aggregate()]))
+    x, graph = batch(4, 3), torch.eye(4, dtype=torch.float64).flip(0).to_sparse()
+
+    def run(model):
+        model[1](model[0](x, graph), graph).square().sum().backward()
+
+    capture = captured(model, run, method)
+    if capture is not None:
+        first = graph @ (x @ model[0].weight)
+        last = graph @ (first @ model[1].weight)
+        expected = torch.autograd.grad(last.square().sum(), [first, last])
+        assert_outputs(capture.passes[0], dict(zip([("0", 0, "0"), ("1", 0, "0")], expected, strict=True)), method)
+
+
+def test_full_backward_hooks_refuse_a_layer_that_returns_a_sparse_tensor():
+    class Sparsify(nn.Module):
+        def forward(self, x):
+            return x.to_sparse()
+
+    model = seeded(lambda: nn.Sequential(nn.Linear(3, 3), Sparsify()))
+    with (
+        pytest.raises(CaptureError, match=r"layer '1' returns a tensor of layout sparse_coo.*tensor_hooks"),
+        capture_gradients(model, "full_backward_hooks"),
+    ):
+        model(batch(4, 3)).to_dense().sum().backward()
+
+
 @each_method
 @pytest.mark.parametrize("reduce", [lambda x: x.max(1), lambda x: x.sort(1), lambda x: torch.linalg.qr(x), lambda x: x.topk(2)])
 def test_the_named_results_of_torch_functions_are_taken_apart(reduce, method):
@@ -293,3 +333,38 @@ def test_what_is_too_large_to_search_is_named(build):
     with pytest.warns(CaptureWarning, match=r"layer '': the Node it returned holds more than 1.*return them in a smaller"):
         capture = captured(model, lambda model: model(x).value.sum().backward(), layers=["", "a"])
     assert statuses(capture.passes[0]) == {("", 0, "value"): "ok", ("a", 0, "0"): "ok"}
+
+
+class Branches(nn.Module):
+    """Returns two tensors; autograd makes zeros of a missing gradient on its way through the normalisation of the second."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem, self.norm, self.a, self.b = nn.Linear(3, 3), nn.LayerNorm(3), nn.Linear(3, 3), nn.Linear(3, 3)
+
+    def forward(self, x):
+        h = self.stem(x)
+        return self.a(h * 1), self.b(self.norm(h * 1) * 1)
+
+
+@each_method
+def test_layers_before_a_part_that_is_not_used_have_no_gradient_of_zeros(method):
+    model = seeded(lambda: nn.ModuleDict({"branches": Branches()}))
+    (done,) = captured(model, lambda m: m["branches"](batch(4, 3))[0].square().sum().backward(), method, layers="all").passes
+    found = statuses(done) | {record.parameter: str(record.status) for record in done.parameters}
+    absent = {"no_gradient"} if method != "full_backward_hooks" else {"no_gradient", "unsupported"}
+    for unused in (("branches.norm", 0, "0"), ("branches.b", 0, "0"), "branches.norm.weight", "branches.norm.bias"):
+        assert found[unused] in absent
+    assert found["branches.stem", 0, "0"] == found["branches.stem.weight"] == "ok"
+
+
+@each_method
+def test_zeros_before_a_part_that_has_no_gradient_anyway_are_zeros(method):
+    class Pooled(nn.Sequential):
+        def forward(self, x):
+            return super().forward(x[None])[0]
+
+    model = seeded(lambda: Pooled(nn.Linear(3, 4), nn.ReLU(), nn.MaxPool1d(2, return_indices=True)))
+    model[0].bias.data.fill_(-100)
+    (done,) = captured(model, lambda m: m(batch(4, 3)).sum().backward(), method).passes
+    assert statuses(done)["0", 0, "0"] == "all_zero"

@@ -7,7 +7,7 @@ from torch._subclasses import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from truth import attached, batch, each_method, small
 
-from gradlab import capture_gradients
+from gradlab import CaptureError, capture_gradients
 
 
 def message(error):
@@ -62,3 +62,10 @@ def test_a_backward_over_fake_tensors_goes_through_and_has_no_numbers(method, sh
         assert "FakeTensor" in record.note
         assert record.statistics is None
     assert [record.shape for record in capture.passes[1].outputs] == [(2, 40), (2, 40), (2, 1), (2,)]
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.trace")
+def test_full_backward_hooks_say_that_they_are_why_a_model_cannot_be_traced():
+    model = small()
+    with pytest.raises(CaptureError, match="use method='tensor_hooks'"), capture_gradients(model, "full_backward_hooks"):
+        torch.jit.trace(model, batch(2, 3))

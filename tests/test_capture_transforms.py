@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from torch import nn
-from torch.func import functional_call, grad, jacrev, jvp, vmap
+from torch.func import functional_call, grad, jacrev, jvp, stack_module_state, vmap
 from torch.nn import functional
 from truth import (
     Trace,
@@ -187,6 +187,38 @@ def test_a_forward_under_vmap_is_not_called_untracked(method):
     if done is not None:
         assert_parameters(done.passes[0], truth(model)[1])
         assert set(statuses(done.passes[0]).values()) <= {"ok", "unsupported"}
+
+
+@pytest.mark.parametrize("method", ["tensor_hooks", "retain_grad"])
+def test_a_block_with_nothing_but_a_transform_says_that_it_is_the_reason(method):
+    model = small()
+    weights, _ = stack_module_state([small(), small()])
+    with pytest.warns(CaptureWarning, match=r"torch.func transform.*run the model itself"), capture_gradients(model, method):
+        vmap(lambda own: functional_call(model, own, (X,)))(weights).square().sum().backward()
+
+
+@each_method
+@pytest.mark.parametrize("linearize", [True, False])
+@pytest.mark.filterwarnings("ignore:Attempted to insert a get_attr Node")
+def test_forward_mode_is_no_obstacle_or_refused(linearize, method):
+    model, forward_mode = small(), torch.autograd.forward_ad
+
+    def run(model):
+        if linearize:
+            torch.func.linearize(model, X)
+            return model(X).square().sum().backward()
+        with forward_mode.dual_level():
+            result, _ = forward_mode.unpack_dual(model(forward_mode.make_dual(X, X)))
+            return result.square().sum().backward()
+
+    done = captured(model, run, method)
+    assert not attached(model)
+    assert (done is None) == (method == "full_backward_hooks")
+    if done is not None:
+        outputs, weights = truth(model)
+        assert_parameters(done.passes[0], weights)
+        if not linearize:
+            assert_outputs(done.passes[0], outputs, method)
 
 
 # --- other people's hooks ------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from gradlab.capture import engine
 from gradlab.capture.averages import Averages
 from gradlab.capture.full_backward_hooks import FullBackwardHooks
 from gradlab.capture.layers import Selection, Survey
+from gradlab.capture.new_modules import NewModules
 from gradlab.capture.passes import Pass
 from gradlab.capture.recorder import Recorder
 from gradlab.capture.records import BackwardPass
@@ -131,6 +132,7 @@ class GradientCapture:
                 averages=Averages(averaging) if (averaging := survey.averaging()) else None,
             )
             recorder.parameters.withhold_sharded(survey.sharded())
+            recorder.new_modules = NewModules(self._model, self._layers)
             recorder.when_finished = self._when_finished
             recorder.watcher = CAPTURE_METHODS[self._method].build(recorder, modules)
             call = engine.untraced_call()
@@ -184,6 +186,8 @@ class GradientCapture:
                 "the layers ran, but no backward call reached them inside the with block; call loss.backward() there, on a"
                 " loss that is computed from the model's output and neither detached nor rebuilt from a number"
             )
+        if note := next((output.note for output in recorder.round.outputs if output.note), ""):
+            return f"no gradient of the layers that ran can be measured: {note}"
         if not any((leaf := parameter.current) is not None and leaf.requires_grad for parameter in recorder.parameters.now):
             return "every parameter is frozen (requires_grad is False), so autograd tracked no layer"
         return "the layers ran without gradient tracking; run the model outside torch.no_grad() and inference_mode()"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from types import FrameType
 
@@ -43,7 +43,8 @@ def function_contexts() -> list[object]:
     Forward and backward of one application see the same object: it tells which forward calls a re-entrant checkpoint
     runs again.
     """
-    return [context for frame in _stack() if (context := _context(frame)) is not None]
+    # Once each: one function's forward may call another's with its own context.
+    return list(dict.fromkeys(context for frame in _stack() if (context := _context(frame)) is not None))
 
 
 def replayed_context() -> tuple[object | None, list[object]]:
@@ -58,15 +59,17 @@ def replayed_context() -> tuple[object | None, list[object]]:
         context = _context(frame)
         if context is not None and frame.f_code.co_name == "backward":
             return context, inside
-        if context is not None:
+        if context is not None and context not in inside:
             inside.append(context)
     return None, []
 
 
 def _context(frame: FrameType) -> object | None:
     code = frame.f_code
-    # Most name it ctx, but nobody has to.
-    if code.co_name not in ("forward", "backward") or not code.co_argcount or code.co_varnames[0] == "self":
+    # Most name it ctx, but nobody has to; a module's forward, which is no such function's, is not worth a look.
+    if code.co_name not in ("forward", "backward") or not code.co_argcount:
+        return None
+    if frame.f_back is not None and frame.f_back.f_code.co_name == "_call_impl":
         return None
     context = frame.f_locals.get(code.co_varnames[0])
     return context if isinstance(context, torch.autograd.function.BackwardCFunction) else None
@@ -84,9 +87,23 @@ def is_wrapped(tensor: torch.Tensor) -> bool:
     return bool(_is_wrapped(tensor) or _is_batched(tensor))
 
 
+def has_tangent(tensors: Iterable[torch.Tensor]) -> bool:
+    """Whether one of them is differentiated forward, too (torch.autograd.forward_ad)."""
+    forward = torch.autograd.forward_ad
+    return forward._current_level >= 0 and any(forward.unpack_dual(tensor).tangent is not None for tensor in tensors)
+
+
 def is_foreign(tensor: torch.Tensor) -> bool:
     """Whether the tensor is of a class of its own that stands for other values than PyTorch sees in it, if for any."""
     return type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__ and not tensor.is_nested
+
+
+def as_plain(tensor: torch.Tensor) -> torch.Tensor:
+    """The same tensor without its class, where that only adds to what PyTorch's functions do, or forbids them."""
+    if type(tensor) is torch.Tensor or type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
+        return tensor
+    with torch._C.DisableTorchFunctionSubclass():
+        return tensor.as_subclass(torch.Tensor)
 
 
 def is_sharded(tensor: torch.Tensor) -> bool:

@@ -18,7 +18,7 @@ from gradlab.capture import engine
 from gradlab.capture.averages import Averages, running_wrapper
 from gradlab.capture.layers import search, tensors_in
 from gradlab.capture.parameters import WatchedParameters
-from gradlab.capture.passes import Pass, Round
+from gradlab.capture.passes import RUN_AGAIN, Pass, Replay, Round
 from gradlab.capture.watched import Layer, Output
 from gradlab.capture.watcher import Watcher
 
@@ -126,18 +126,27 @@ class ForwardRecorder(ABC):
         """
         source, inside = engine.replayed_context()
         if source not in self._checkpoints:
+            if source is not None:
+                self._withhold_unknown(layer)
             return
         if not isinstance(returned, Tensor):
             self.watcher.check(layer, returned)
-        waiting = self.running_pass().replays.setdefault(source, list(self._checkpoints[source]))
+        running = self.running_pass()
+        if (replay := running.replays.get(source)) is None:
+            replay = running.replays[source] = Replay(self._checkpoints[source], running)
         for path, tensor in tensors_in(returned):
-            output = next((o for o in waiting if o.layer is layer and o.path == path), None)
+            output = replay.first_run(layer, path)
             if output is None:
                 continue
-            waiting.remove(output)
             if tensor.requires_grad:
                 output.tracked = True
-                self.running_pass().replayed.add(output)
+                running.replayed.add(output)
                 self.watcher.watch(output, tensor)
             for context in inside:  # a checkpoint inside a checkpoint: it is run without grad once more
                 self._checkpoints.setdefault(context, []).append(output)
+
+    def _withhold_unknown(self, layer: Layer) -> None:
+        """Withhold a layer's calls without grad: a function runs it again, whose context could not be seen in the first run."""
+        unknown = [output for output in self.round.outputs if output.layer is layer and not output.tracked]
+        if unknown:
+            self.running_pass().withheld.update(dict.fromkeys(unknown, RUN_AGAIN))

@@ -35,6 +35,14 @@ NOT_THE_OUTPUT = (
 )
 NOT_COMPARED = "whether the hook reports the gradient of what the layer's forward returned cannot be told; use tensor_hooks"
 
+UNTRACED = "Modules that have backward hooks assigned can't be compiled"
+"""How PyTorch refuses to trace a module with such hooks."""
+
+NO_ZERO = (
+    "all its entries are zero, and they may stand for no gradient at all: a layer returns several tensors of which the loss"
+    " does not use all, and full backward hooks have the parts without a gradient differentiated, too; use tensor_hooks"
+)
+
 WRAPPING = BackwardHookFunction.__name__
 CHANGED = re.compile(
     r"Output \d+ of (?P<maker>\w+) is a view and (is being|its base or another view of its base has been) modified inplace\."
@@ -55,7 +63,6 @@ class FullBackwardHooks:
         self._latest: str | None = None
         self._given: dict[Layer, tuple[object, ...]] = {}
         self._originals: dict[int, Tensor] = {}
-        self._raw: dict[Output, Tensor] = {}
         self._restore: list[Any] = []
         self._wrapped_anyway = any(module._backward_hooks or module._backward_pre_hooks for module in modules.values())
         """Whether the model has hooks of its own for which PyTorch wraps outputs."""
@@ -109,7 +116,8 @@ class FullBackwardHooks:
         output.attach(original if original.requires_grad else tensor)
 
     def marked(self, output: Output, gradient: Tensor) -> None:
-        self._raw[output] = gradient if engine.is_wrapped(gradient) else gradient.detach().clone()
+        raw = self._recorder.running_pass().raw
+        raw[output] = gradient if engine.is_wrapped(gradient) else gradient.detach().clone()
 
     def collect(self, finished: Pass) -> None:
         calls = {(output.layer.place, output.round.number, output.call) for output in finished.marked}
@@ -121,7 +129,7 @@ class FullBackwardHooks:
                 finished.withheld[output] = NOT_FIRED
             elif engine.is_foreign(gradient):
                 finished.withheld[output] = f"it is a {type(gradient).__name__}: {NOT_COMPARED}"
-            elif not _same(gradient, self._raw[output]):
+            elif not _same(gradient, finished.raw[output]):
                 finished.withheld[output] = NOT_THE_OUTPUT
             else:
                 finished.add(output, gradient)
@@ -133,12 +141,29 @@ class FullBackwardHooks:
                     " hooks make them two tensors: where the model asks whether they are one, as with `is`, it computes"
                     " another loss; use method='tensor_hooks'",
                 )
+        if any(self._passes_nothing_on(finished, layer, gradients) for layer, gradients in finished.reports):
+            finished.no_zero = NO_ZERO
         finished.reports.clear()
-        for notes in (self._raw, self._given, self._originals, self._returned_input):
+        finished.raw.clear()
+        for notes in (self._given, self._originals, self._returned_input):
             notes.clear()
+
+    @staticmethod
+    def _passes_nothing_on(finished: Pass, layer: Layer, gradients: tuple[Tensor | None, ...]) -> bool:
+        """Whether a part of what the layer returned has no gradient, and another has."""
+        missing = {str(place) for place, gradient in enumerate(gradients) if gradient is None}
+        if not missing:
+            return False
+        rounds = {output.round for output in finished.marked if output.layer is layer}
+        return any(o.layer is layer and o.tracked and o.path in missing for each in rounds for o in each.outputs)
 
     def explain(self, error: BaseException) -> CaptureError | None:
         """What to raise for an error in the user's forward that the wrapping of outputs has caused, or may have."""
+        if type(error) is ValueError and str(error).startswith(UNTRACED):
+            return CaptureError(
+                "torch.jit.trace and torch.jit.script take no module with full backward hooks: do so before or after the with"
+                " block, or use method='tensor_hooks'"
+            )
         # Autograd raises no subclass. Before the first output of a layer nothing is wrapped.
         changed = CHANGED.match(str(error)) if type(error) is RuntimeError and self._latest is not None else None
         if changed is None:
@@ -216,6 +241,7 @@ class _BeforeWrapping(Inert):
                 f"layer {self._layer.name!r} is given one tensor in two places; full backward hooks would hand it two different"
                 " ones, and a layer that asks whether they are the same would take another path: use method='tensor_hooks'"
             )
+        _refuse_unwrappable(self._layer, "is given", replaced)
         _warn_about_attributes(self._layer, "is given", replaced)
         self._given[self._layer] = inputs
 
@@ -233,6 +259,7 @@ class _AfterWrapping(Inert):
         given = self._given.pop(self._layer, ())
         outputs = [part for part in (returned if isinstance(returned, tuple) else [returned]) if isinstance(part, Tensor)]
         if any(tensor.requires_grad for tensor in outputs):
+            _refuse_unwrappable(self._layer, "returns", outputs)
             _warn_about_attributes(self._layer, "returns", outputs)
         pairs = zip(inputs, given, strict=False)
         self._originals.update({id(seen): original for seen, original in pairs if isinstance(original, Tensor)})
@@ -242,6 +269,21 @@ def _subclasses(kind: Any) -> Iterator[Any]:
     for each in kind.__subclasses__():
         yield each
         yield from _subclasses(each)
+
+
+def _refuse_unwrappable(layer: Layer, how: str, tensors: list[Tensor]) -> None:
+    if engine.has_tangent(tensors):
+        raise CaptureError(
+            f"layer {layer.name!r} {how} a tensor differentiated in forward mode, which full backward hooks do not allow:"
+            " use method='tensor_hooks'"
+        )
+    for tensor in tensors:
+        if tensor.layout is not torch.strided and tensor.layout is not torch.jagged:
+            kind = str(tensor.layout).removeprefix("torch.").strip("_")
+            raise CaptureError(
+                f"layer {layer.name!r} {how} a tensor of layout {kind}, of which full backward hooks can make no view: use"
+                " method='tensor_hooks'"
+            )
 
 
 def _warn_about_attributes(layer: Layer, how: str, tensors: list[Tensor]) -> None:

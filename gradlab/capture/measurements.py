@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch import Tensor
 
-from gradlab.capture.engine import is_foreign, is_sharded, is_wrapped
+from gradlab.capture.engine import as_plain, is_foreign, is_sharded, is_wrapped
 from gradlab.statistics import GradientStatistics, measure, measure_few
 from gradlab.statistics.quick import Batch, Slabs, measure_long, slab_for
 
@@ -74,7 +74,7 @@ class Measurements(Generic[Owner]):
                     self._measure_few()
             else:
                 raise LookupError
-        except (LookupError, RuntimeError, TypeError):  # of another type, layout or device
+        except Exception:  # of another type, layout or device, or of a class that does not allow this
             self._add_slowly(owner, gradient)
             return
         arrived.append(owner)
@@ -100,7 +100,7 @@ class Measurements(Generic[Owner]):
         if type(gradient) is not Tensor and is_sharded(gradient):
             self.withheld[owner] = SHARDED
             return
-        gradient = gradient.detach()  # create_graph=True: a number needs no graph
+        gradient = as_plain(gradient).detach()  # create_graph=True: a number needs no graph
         try:
             if gradient.is_cpu and gradient.numel():
                 with torch.no_grad():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from collections.abc import Iterable
 from itertools import chain, pairwise
 
 from torch import Tensor
@@ -14,10 +15,18 @@ from gradlab.capture.watched import Description, Layer, Output, Parameter
 DEAD_CALLS_KEPT = 1_000
 """Calls of one round that are still listed when no gradient can reach them any more: forwards without end are bounded."""
 
-IN_PARTS = "its gradient arrived in several parts that can no longer be added up"
+IN_PARTS = "its gradient arrived in several parts that can no longer be added up; with keep_gradients=True they are"
+SEVERAL_TIMES = (
+    "several gradients arrived at it in one backward, as where a custom function differentiates it again and again: none of"
+    " them is that of the loss; run the layer outside the function"
+)
 ASKED_INSIDE = (
     "torch.autograd.grad was called inside the backward, in a hook or a custom function, and went through it: what arrived is"
     " not the gradient of the loss"
+)
+RUN_AGAIN = (
+    "a custom autograd function ran it without gradients and again inside the backward, and which of its calls a gradient"
+    " there belongs to cannot be told; use torch.utils.checkpoint, or run the layer outside the function"
 )
 
 
@@ -68,7 +77,11 @@ class Pass(Measurements["Output | Parameter"]):
         self.joined = False
         """Whether a backward inside this one is part of it, so that an owner may have received several parts."""
         self.scale = 1.0
+        self.no_zero = ""
+        """Why a gradient of zeros may be none at all, if it may."""
         self.marked: list[Output] = []
+        self.raw: dict[Output, Tensor] = {}
+        """What passed the outputs that are marked, to compare the reports with."""
         self.reports: list[tuple[Layer, tuple[Tensor | None, ...]]] = []
         self.parameters: list[Parameter] = []
         self.descriptions: dict[Parameter, Description] = {}
@@ -81,7 +94,7 @@ class Pass(Measurements["Output | Parameter"]):
         self.rounds: list[Round] = []
         self.outputs: list[Output] = []
         self.untracked: set[Parameter] = set()
-        self.replays: dict[object, list[Output]] = {}
+        self.replays: dict[object, Replay] = {}
         self.replayed: set[Output] = set()
         """The outputs of a checkpoint's second run."""
         self.asked: set[int] = set()
@@ -92,6 +105,12 @@ class Pass(Measurements["Output | Parameter"]):
     def switch(self, asked: bool) -> None:
         """Take note that one backward gives way to another, and whether torch.autograd.grad has asked for that."""
         self.switches.append((len(self.arrived), len(self.marked), asked))
+
+    def judge_replays(self) -> None:
+        """Withhold the calls that were run again in a way that does not say which is which."""
+        for replay in self.replays.values():
+            self.withheld.update(dict.fromkeys(replay.doubtful, RUN_AGAIN))
+        self.replays.clear()
 
     def judge_parts(self) -> None:
         """Settle what each owner received, where a backward ran inside this one.
@@ -108,8 +127,8 @@ class Pass(Measurements["Output | Parameter"]):
                 self.withheld[owner] = ASKED_INSIDE
         for noted in (self.arrived, self.marked):
             for owner, parts in Counter(noted).items():
-                if parts > 1 and isinstance(owner, Output) and owner not in self.replayed:
-                    self.withheld.setdefault(owner, IN_PARTS)
+                if parts > 1 and isinstance(owner, Output):
+                    self.withheld.setdefault(owner, SEVERAL_TIMES)
         for owner in self.add_up_parts(without={i for i in asked if self.arrived[i] not in self.replayed}):
             self.withheld.setdefault(owner, IN_PARTS)
 
@@ -117,3 +136,37 @@ class Pass(Measurements["Output | Parameter"]):
         """The numbers of those that arrived, or were marked, in a call of torch.autograd.grad inside this backward."""
         spans = [range(one[kind], other[kind]) for one, other in pairwise(self.switches) if one[2]]
         return set(chain.from_iterable(spans))
+
+
+class Replay:
+    """The second run, inside a backward, of the calls that a custom function made without grad.
+
+    A checkpoint repeats all of them in order and only then differentiates. A reversible network goes through them
+    backwards and an implicit layer repeats one of many: of a layer called several times nobody can say then which call it is.
+    """
+
+    def __init__(self, calls: Iterable[Output], running: Pass) -> None:
+        self._running = running
+        self._calls = list(calls)
+        self._waiting = list(calls)
+        self._began = len(running.switches)
+        self._in_order = True
+
+    def first_run(self, layer: Layer, path: str) -> Output | None:
+        """The output whose second run this is; None where there was none."""
+        for place, output in enumerate(self._waiting):
+            if output.layer is layer and output.path == path:
+                if place or len(self._running.switches) != self._began:
+                    self._in_order = False
+                del self._waiting[place]
+                return output
+        return None
+
+    @property
+    def doubtful(self) -> list[Output]:
+        """The outputs of layers called several times, unless everything was repeated in order."""
+        if self._in_order and not self._waiting:
+            return []
+        calls = Counter((output.layer, output.path) for output in self._calls)
+        waiting = Counter((output.layer, output.path) for output in self._waiting)
+        return [o for o in self._calls if calls[o.layer, o.path] > max(1, waiting[o.layer, o.path])]

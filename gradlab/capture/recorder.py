@@ -18,12 +18,14 @@ from gradlab.capture.averages import Averages
 from gradlab.capture.forward import ForwardRecorder
 from gradlab.capture.layers import NamedParameter
 from gradlab.capture.measurements import Pool
+from gradlab.capture.new_modules import NewModules
 from gradlab.capture.parameters import WatchedParameters
 from gradlab.capture.passes import Pass, Round
 from gradlab.capture.watched import Parameter
 from gradlab.errors import CaptureWarning
 
 _round_of = attrgetter("round")
+PASSED_BY = "its weights are used without calling it, or inside a compiled function; call it itself to see its output"
 LEAF = "the layer returned a leaf, and a leaf does not tell which forward its gradient belongs to, this one or one begun later"
 LATE = (
     "it was thawed or replaced after the forward had begun, and its gradient came before that of any layer: do so before the"
@@ -52,8 +54,10 @@ class Recorder(ForwardRecorder):
         averages: Averages | None,
     ) -> None:
         super().__init__(layers, hidden, wanted)
+        self.new_modules: NewModules | None = None
         self.parameters = WatchedParameters(self, parameters, model, among)
         self._absent: list[Parameter] = []
+        self._called: set[int] = set()
         self._passes: deque[Pass] = deque(maxlen=keep_passes)
         self._pool: Pool = []
         self._inner: deque[Pass] = deque(maxlen=keep_passes)
@@ -77,7 +81,8 @@ class Recorder(ForwardRecorder):
         if entered is None:
             depth = engine.backward_depth()
             self.drop_interrupted(depth)
-            around = [p for p in self._unfinished.values() if p.thread == threading.get_ident() and p.depth < depth]
+            # Of a list, as other threads may begin or end passes meanwhile.
+            around = [p for p in list(self._unfinished.values()) if p.thread == threading.get_ident() and p.depth < depth]
             if around:  # a backward inside a backward is part of the outer one
                 entered = max(around, key=lambda p: p.depth)
                 entered.joined = True
@@ -115,13 +120,13 @@ class Recorder(ForwardRecorder):
         if self._unfinished:
             for task, entered in list(self._unfinished.items()):
                 if entered.thread == threading.get_ident() and entered.depth >= depth:
-                    del self._unfinished[task]
+                    self._unfinished.pop(task, None)
         self.running = (engine.NO_TASK, None)
 
     def _finish(self, finished: Pass) -> None:
         self.running = (engine.NO_TASK, None)
-        for task in [task for task, entered in self._unfinished.items() if entered is finished]:
-            del self._unfinished[task]
+        for task in [task for task, entered in list(self._unfinished.items()) if entered is finished]:
+            self._unfinished.pop(task, None)
         if self.averages is None:
             self._complete(finished)
         else:  # after the callback in which DistributedDataParallel waits for the other processes
@@ -136,10 +141,10 @@ class Recorder(ForwardRecorder):
         finished.settle()
         if finished.joined:
             finished.judge_parts()
+        finished.judge_replays()
         if not self._keep_gradients:
             finished.drop_gradients()
         finished.scale = self._loss_scale()
-        finished.replays.clear()
         finished.unwatched = finished.wanted and not self.round.wanted
         rounds = list(map(_round_of, finished.arrived))
         finished.rounds = self._reached({*rounds, *map(_round_of, finished.withheld)})
@@ -177,8 +182,8 @@ class Recorder(ForwardRecorder):
         gone = self.parameters.not_held(absent)
         for parameter in gone:
             finished.withheld[parameter] = REPLACED
-            layer = parameter.names[0][1]
-            self.warn_once(layer, f"layer {layer!r} was replaced inside the with block: {REPLACED}")
+            if self.new_modules is not None:
+                self.new_modules.look()
         if gone:
             self.parameters.survey_again()
             self.parameters.refresh()
@@ -201,22 +206,31 @@ class Recorder(ForwardRecorder):
         return passes if self._passes.maxlen is None else passes[-self._passes.maxlen :]
 
     def _warn_about_unseen(self, finished: Pass) -> None:
+        self._warn_about_new_modules()
         if any(len(each.called) == len(self.layers) for each in finished.rounds):
             return
         called: set[int] = set().union(*(each.called for each in finished.rounds))
         unseen = {layer.name: layer for layer in self.layers if layer.place not in called}
+        if called != self._called:  # or all that follows has been looked for
+            self._called = called
+            if self.new_modules is not None and not all(map(self.new_modules.holds, unseen.values())):
+                self.new_modules.look()
+                self._warn_about_new_modules()
         for parameter in finished.arrived:
             if isinstance(parameter, Parameter):
                 for name, owner, _ in parameter.names:
                     if owner in unseen:
-                        reason = (
-                            unseen[owner].hidden or "its weights are used without calling it, or inside a compiled function"
-                        )
+                        reason = unseen[owner].hidden or PASSED_BY
                         self.warn_once(
                             owner,
                             f"layer {owner!r}: {name} received a gradient, but the layer's forward was not seen, so it has no"
                             f" output gradient: {reason}",
                         )
+
+    def _warn_about_new_modules(self) -> None:
+        if self.new_modules is not None:
+            for name, message in self.new_modules.unwatched(self.layers).items():
+                self.warn_once(name, message)
 
     def warn_once(self, key: str, message: str) -> None:
         if key not in self._warned:
@@ -236,6 +250,8 @@ class Recorder(ForwardRecorder):
         for layer in self.layers:
             layer.recorder = None
         self.parameters.close()
+        if self.new_modules is not None:
+            self.new_modules.close()
         for each in (*self._earlier_rounds, self.round):
             each.remove_hooks()
             each.forget_outputs()

@@ -94,7 +94,10 @@ def _reading(
     if finished.scale != 1.0:
         statistics = scaled(statistics, 1.0 / finished.scale)
         gradient = None if gradient is None else _unscaled(gradient, finished.scale)
-    return status_of(statistics), "", statistics, gradient
+    status = status_of(statistics)
+    if status is Status.ALL_ZERO and finished.no_zero:
+        return Status.UNSUPPORTED, finished.no_zero, None, None
+    return status, "", statistics, gradient
 
 
 def _absence(finished: Pass, reading: Output | Parameter) -> tuple[Status, str]:

@@ -58,8 +58,8 @@ class RetainGrad:
 
     def marked(self, output: Output, gradient: Tensor) -> None:
         # PyTorch adds to .grad after all hooks have run: what it holds now is from passes before, or from one that failed.
-        if output in self._of:
-            retained, running = self._of[output][0], self._recorder.running_pass()
+        if (known := self._of.get(output)) is not None:  # or another thread's forward has let it go
+            retained, running = known[0], self._recorder.running_pass()
             if retained.running is not running:
                 retained.running = running
                 retained.before, retained.tensor.grad = retained.tensor.grad, None
@@ -73,7 +73,7 @@ class RetainGrad:
                 finished.withheld[output] = CHANGED
             elif retained.tensor.grad is not None:
                 finished.add(output, retained.tensor.grad)
-        for retained in self._retained.values():
+        for retained in list(self._retained.values()):
             if retained.running is finished and retained.before is not None:
                 # Whoever else retains this gradient finds the sum that PyTorch would have made.
                 now = retained.tensor.grad

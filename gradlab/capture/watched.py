@@ -88,6 +88,10 @@ class Layer(Inert):
             recorder.await_parts(self, returned)
         self.calls += 1
 
+    def stands_for(self, module: nn.Module | None) -> bool:
+        """Whether it is this module that is watched."""
+        return self._module() is module
+
     @property
     def makes_its_output(self) -> bool:
         """Whether nobody else can have used what it returns, or what that is a view of."""

@@ -60,8 +60,8 @@ def factors(rows: Sequence[FactorRow], *, hue: int = 0, dark: bool = False) -> F
         for name, row in zip(names, rows, strict=True)
         if not row.measured or row.measured[0] <= 0
     ]
-    drawn = {"measured": measured, "expected": expected, "without": without}
-    data: dict[str, Rows] = {"one": [{"factor": 1.0}]} | {name: rows for name, rows in drawn.items() if rows}
+    drawn: dict[str, Rows] = {"measured": measured, "expected": expected, "without": without}
+    data = {"one": [{"factor": 1.0}], **{name: rows for name, rows in drawn.items() if rows}}
     return figure(
         _rows_template(dark, len(rows), bool(measured), bool(expected), bool(without)),
         {"networks": names, "hue": HUES[hue % len(HUES)].of(dark)[0]},
