@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.nn.modules import module as torch_module
 from torch.nn.utils import parametrizations
-from truth import METHODS, batch, captured, each_method, readings, seeded, small
+from truth import batch, captured, each_method, readings, seeded, small
 
 from gradlab import CaptureWarning, capture_gradients
 
@@ -100,9 +100,21 @@ def test_nobody_is_told_of_what_is_no_layer_of_the_model(change, recwarn):
     assert not recwarn
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_pytorch_tells_nobody_when_the_block_has_ended(method):
+@pytest.mark.parametrize("passes", [1, 3])
+def test_what_comes_into_the_model_after_the_last_pass_that_was_counted_is_named_when_the_block_ends(passes):
+    def run(model):
+        for _ in range(passes):
+            step(model)
+        model.add_module("9", nn.Tanh())
+
+    with pytest.warns(CaptureWarning, match="layer '9' came into the model"):
+        captured(small(), run)
+
+
+def test_networks_can_be_built_while_others_are_captured():
+    """Nothing of the whole process is set for a capture, which could not be done while a network is built elsewhere."""
     before = dict(torch_module._global_module_registration_hooks)
-    with capture_gradients(small(), method) as capture:
-        step(capture._model)
-    assert torch_module._global_module_registration_hooks == before
+    model = small()
+    with capture_gradients(model):
+        step(model)
+        assert torch_module._global_module_registration_hooks == before

@@ -132,7 +132,7 @@ class GradientCapture:
                 averages=Averages(averaging) if (averaging := survey.averaging()) else None,
             )
             recorder.parameters.withhold_sharded(survey.sharded())
-            recorder.new_modules = NewModules(self._model, self._layers)
+            recorder.new_modules = NewModules(self._model, self._layers, len(survey.named))
             recorder.when_finished = self._when_finished
             recorder.watcher = CAPTURE_METHODS[self._method].build(recorder, modules)
             call = engine.untraced_call()
@@ -149,11 +149,14 @@ class GradientCapture:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         assert self._recorder is not None
-        watcher, diagnosis = self._recorder.watcher, self._why_nothing()
+        recorder, diagnosis = self._recorder, self._why_nothing()
+        watcher, said = recorder.watcher, recorder.news() if error is None else {}
         self._detach()
         self._ended = diagnosis
+        for name, message in said.items():
+            recorder.warn_once(name, message)
         if error is None:
-            if not self._recorder.passes:
+            if not recorder.passes:
                 warnings.warn(f"no gradient was captured: {diagnosis}", CaptureWarning, stacklevel=2)
             return
         explanation = watcher.explain(error)

@@ -22,6 +22,11 @@ from gradlab.errors import CaptureError, listed
 Selection = str | Iterable[str] | None
 
 
+def number_of_modules(module: nn.Module) -> int:
+    """How many modules there are, itself among them; one under several names counts several times."""
+    return 1 + sum([number_of_modules(child) for _, child in module._modules.items() if child is not None])
+
+
 class Survey:
     """Every module of a model under each of its names, and what of it is to be watched.
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from torch import nn
-from torch.nn.modules.module import register_module_module_registration_hook
 
-from gradlab.capture.layers import Selection, Survey
+from gradlab.capture.layers import Selection, Survey, number_of_modules
 from gradlab.capture.watched import Layer
 from gradlab.errors import listed
 
@@ -18,17 +17,29 @@ SHOWN = 4
 
 
 class NewModules:
-    """Whether any module of a model has been given another, which PyTorch tells unless it is put there behind its back."""
+    """Whether a model has other modules than when the capture began.
 
-    def __init__(self, model: nn.Module, selection: Selection) -> None:
+    PyTorch would tell, by a hook of the whole process that no thread may set while another builds a network. So the modules
+    are counted now and then, and searched where the number has changed or a layer was not called.
+    """
+
+    def __init__(self, model: nn.Module, selection: Selection, number: int) -> None:
         self._model: nn.Module | None = model
         self._selection = selection
+        self._number = number
+        self._passes = 0
         self._any = False
-        self._handle = register_module_module_registration_hook(self._note)
 
-    def _note(self, parent: nn.Module, name: str, child: nn.Module | None) -> None:
-        if not self._any and self._model is not None:
-            self._any = any(module is parent for module in self._model.modules())
+    def count_pass(self) -> None:
+        """Count the modules after the second, fourth, eighth ... pass: to a long training it costs nothing."""
+        self._passes += 1
+        if self._passes > 1 and self._passes & (self._passes - 1) == 0:
+            self.count()
+
+    def count(self) -> None:
+        """Have the model searched if it has more or fewer modules than when it was last looked at."""
+        if self._model is not None and (number := number_of_modules(self._model)) != self._number:
+            self._number, self._any = number, True
 
     def holds(self, layer: Layer) -> bool:
         """Whether the layer still is where its name says."""
@@ -66,5 +77,4 @@ class NewModules:
         return said
 
     def close(self) -> None:
-        self._handle.remove()
         self._model = None

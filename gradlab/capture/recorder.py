@@ -206,6 +206,8 @@ class Recorder(ForwardRecorder):
         return passes if self._passes.maxlen is None else passes[-self._passes.maxlen :]
 
     def _warn_about_unseen(self, finished: Pass) -> None:
+        if self.new_modules is not None:
+            self.new_modules.count_pass()
         self._warn_about_new_modules()
         if any(len(each.called) == len(self.layers) for each in finished.rounds):
             return
@@ -231,6 +233,13 @@ class Recorder(ForwardRecorder):
         if self.new_modules is not None:
             for name, message in self.new_modules.unwatched(self.layers).items():
                 self.warn_once(name, message)
+
+    def news(self) -> dict[str, str]:
+        """What is still to be said of modules that came into the model, by the layer it is about."""
+        if self.new_modules is None:
+            return {}
+        self.new_modules.count()
+        return self.new_modules.unwatched(self.layers)
 
     def warn_once(self, key: str, message: str) -> None:
         if key not in self._warned:
