@@ -1,5 +1,6 @@
 """Other people's hooks, tensor subclasses, and the modes and threads autograd can run in."""
 
+import queue
 import threading
 
 import pytest
@@ -216,6 +217,31 @@ def test_threads_that_train_one_model_at_once_are_not_disturbed_and_read_nothing
         for record in done.parameters:
             if record.gradient is not None:
                 torch.testing.assert_close(record.gradient, weights[record.parameter])
+
+
+@each_method
+def test_a_backward_may_go_on_in_another_thread_while_the_next_forward_runs(method):
+    model, losses, failed = small(), queue.Queue(maxsize=2), []
+    _, weights = truth(model)
+
+    def differentiate():
+        try:
+            while (loss := losses.get()) is not None:
+                loss.backward()
+        except Exception as error:
+            failed.append(error)
+
+    with capture_gradients(model, method, keep_gradients=True, keep_passes=20) as capture:
+        thread = threading.Thread(target=differentiate)
+        thread.start()
+        for _ in range(200):
+            losses.put(model(X).square().sum())
+        losses.put(None)
+        thread.join()
+    assert not failed
+    for done in capture.passes:
+        for record in done.parameters:
+            torch.testing.assert_close(record.gradient, weights[record.parameter])
 
 
 @each_method

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from operator import attrgetter
@@ -115,6 +115,15 @@ class Recorder(ForwardRecorder):
             return asked_by_grad
         leaves = (parameter.current for parameter in self.parameters.now)
         return not any(engine.accumulates_into(leaf) for leaf in leaves if leaf is not None and leaf.requires_grad)
+
+    @property
+    def differentiates(self) -> bool:
+        """Whether any backward call is under way, or was ended by an exception."""
+        return bool(self._unfinished)
+
+    def differentiates_in(self, threads: Collection[int | None]) -> bool:
+        """Whether a backward call is under way in one of these threads."""
+        return any(entered.thread in threads for entered in list(self._unfinished.values()))
 
     def drop_interrupted(self, depth: int) -> None:
         if self._unfinished:

@@ -10,6 +10,8 @@ output that outlives the block goes on filling its `.grad`.
 
 from __future__ import annotations
 
+import threading
+
 from torch import Tensor, nn
 
 from gradlab.capture.passes import Pass, Round
@@ -28,6 +30,7 @@ class _Retained:
 
     def __init__(self, tensor: Tensor) -> None:
         self.tensor = tensor
+        self.thread = threading.get_ident()
         self.before: Tensor | None = None
         self.running: Pass | None = None
 
@@ -38,7 +41,8 @@ class RetainGrad:
 
     def __init__(self, recorder: Recorder, modules: dict[str, nn.Module]) -> None:
         self._recorder = recorder
-        self._round: Round | None = None
+        self._rounds: dict[int, Round] = {}
+        """The round that each thread's forward calls last belonged to."""
         self._retained: dict[int, _Retained] = {}
         self._of: dict[Output, tuple[_Retained, int]] = {}
 
@@ -46,15 +50,33 @@ class RetainGrad:
         pass
 
     def watch(self, output: Output, tensor: Tensor) -> None:
-        if output.round is not self._round and self._recorder.round is output.round:
-            self.close()
-            self._round = output.round
+        if self._rounds.get(here := threading.get_ident()) is not output.round and self._recorder.round is output.round:
+            self._let_go(here, output.round)
         if tensor.is_leaf:
             output.note = LEAF
             return
         tensor.retain_grad()
         self._of[output] = self._retained.setdefault(id(tensor), _Retained(tensor)), tensor._version
         output.attach(tensor)
+
+    def _let_go(self, here: int, begun: Round) -> None:
+        """Drop what earlier rounds of this thread, and threads that have ended, have retained.
+
+        Not while another thread differentiates: the engine looks at such a tensor without holding the interpreter, and the
+        process dies if that is the moment in which the last reference goes.
+        """
+        alive: set[int | None] = set()
+        if len(self._rounds) > 1 or self._recorder.differentiates:
+            alive = {thread.ident for thread in threading.enumerate()} - {here}
+            if self._recorder.differentiates_in(alive):
+                return
+        self._rounds[here] = begun
+        for output, (retained, _) in list(self._of.items()):
+            if retained.thread not in alive:
+                self._of.pop(output, None)
+        for place, retained in list(self._retained.items()):
+            if retained.thread not in alive:
+                self._retained.pop(place, None)
 
     def marked(self, output: Output, gradient: Tensor) -> None:
         # PyTorch adds to .grad after all hooks have run: what it holds now is from passes before, or from one that failed.
@@ -86,3 +108,4 @@ class RetainGrad:
     def close(self) -> None:
         self._of.clear()
         self._retained.clear()
+        self._rounds.clear()
