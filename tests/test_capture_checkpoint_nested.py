@@ -127,3 +127,56 @@ def test_one_block_in_two_checkpoints_is_two_calls(reentrant):
     (done,) = captured(model, lambda m: m(x, y).sum().backward()).passes
     assert_outputs(done, trace.gradients(loss))
     assert_parameters(done, parameter_gradients(model, loss))
+
+
+class Scale(nn.Module):
+    """A layer that returns its own parameter."""
+
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(torch.tensor([1.0, -2.0, 3.0]))
+
+    def forward(self):
+        return self.scale
+
+
+@each_method
+@each_kind
+def test_a_checkpoint_at_the_end_whose_layers_return_what_was_there_before_is_in_the_same_pass(reentrant, method):
+    class Scaled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear, self.same, self.scale = nn.Linear(3, 3), nn.Identity(), Scale()
+
+        def forward(self, x):
+            return checkpoint(lambda h: self.same(h) * self.scale(), self.linear(x), use_reentrant=reentrant)
+
+    model, x = seeded(Scaled), batch(4, 3)
+    h = model.linear(x).detach()
+    (done,) = captured(model, lambda m: m(x).sum().backward(), method).passes
+    found = {each.layer: each.gradient for each in done.outputs if each.gradient is not None}
+    torch.testing.assert_close(found["linear"], model.scale.scale.detach().expand(4, 3))
+    scale = next(each for each in done.parameters if each.parameter == "scale.scale")
+    torch.testing.assert_close(scale.gradient, h.sum(0))
+
+
+def test_a_model_that_runs_inside_the_backward_of_another_has_no_pass_of_it():
+    class Looks(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, model):
+            ctx.model = model
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, gradient):
+            with torch.no_grad():
+                return ctx.model(gradient), None
+
+    model, x = seeded(lambda: nn.Linear(3, 3)), batch(4, 3).requires_grad_()
+
+    def step(m):
+        Looks.apply(x, m).sum().backward()
+        m(x).sum().backward()
+
+    (done,) = captured(model, step).passes
+    torch.testing.assert_close(done.outputs[0].gradient, torch.ones_like(x))

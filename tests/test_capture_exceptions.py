@@ -191,3 +191,13 @@ def test_an_exception_from_the_loss_scale_passes_unchanged(method):
     with pytest.raises(KeyError), capture_gradients(model, method, loss_scale=scale):
         step(model)
     assert attached(model) == []
+
+
+def test_where_the_method_can_see_no_output_the_diagnosis_says_so():
+    model, x = nn.Sequential(nn.Identity()), torch.randn(2, 3, requires_grad=True)
+    with (
+        pytest.warns(CaptureWarning, match="leaf tensor.*use tensor_hooks"),
+        capture_gradients(model, "retain_grad") as capture,
+    ):
+        model(x).sum().backward()
+    assert capture.passes == ()

@@ -56,6 +56,50 @@ def test_what_the_wrapping_forbids_names_the_layer_and_another_method(after):
     assert run(after, "tensor_hooks").passes
 
 
+def test_the_first_layer_may_change_what_it_is_given_in_place():
+    model, x = seeded(lambda: nn.Sequential(nn.ReLU(inplace=True), nn.Linear(3, 1))), batch(4, 3).requires_grad_()
+
+    def step(method):
+        with capture_gradients(model, method, keep_gradients=True) as capture:
+            model(x * 2).sum().backward()
+        return capture
+
+    with pytest.raises(CaptureError, match=r"first layer is given is changed in place.*use method='tensor_hooks'"):
+        step("full_backward_hooks")
+    torch.testing.assert_close(step("tensor_hooks").passes[0].outputs[0].gradient, model[1].weight.detach().expand(4, 3))
+
+
+class Pair(nn.Module):
+    """A layer that returns two tensors, the first of which the model changes in place."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(3, dtype=torch.float64))
+
+    def forward(self, x):
+        return x * self.weight, x + self.weight
+
+
+@pytest.mark.parametrize("after", [*list(WRAPPING.values())[:3], lambda model, h: h.T.tanh_()])
+def test_one_of_several_tensors_that_a_layer_returned_may_not_be_changed_in_place(after):
+    class Uses(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.pair = Pair()
+
+        def forward(self, x):
+            first, second = self.pair(x)
+            after(self, first)
+            return first + second
+
+    model, x = seeded(Uses), batch(4, 3).requires_grad_()
+    with pytest.raises(CaptureError, match=r"use method='tensor_hooks'"), capture_gradients(model, "full_backward_hooks"):
+        model(x).sum().backward()
+    with capture_gradients(model, keep_gradients=True) as capture:
+        model(x).sum().backward()
+    torch.testing.assert_close(capture.passes[0].outputs[1].gradient, torch.ones_like(x))
+
+
 def raises(error):
     def after(model, h):
         raise error
@@ -65,6 +109,7 @@ def raises(error):
 
 OWN = {
     "a view of a custom function": lambda model, h: View.apply(h).mul_(2),
+    "one of several views of its own": lambda model, h: h.unbind()[0].mul_(2),
     "a message that quotes PyTorch": raises(RuntimeError("View is created inside a custom Function; BackwardHookFunction")),
     "another exception that quotes PyTorch": raises(ValueError("Can't detach views in-place")),
 }  # fmt: skip

@@ -184,7 +184,7 @@ class GradientCapture:
             return "the capture was not entered: use it in a with statement"
         if not recorder.round.called:
             return "no layer of the model ran inside the with block"
-        if any(output.tracked for output in recorder.round.outputs):
+        if any(output.tracked and not output.note for output in recorder.round.outputs):
             return (
                 "the layers ran, but no backward call reached them inside the with block; call loss.backward() there, on a"
                 " loss that is computed from the model's output and neither detached nor rebuilt from a number"

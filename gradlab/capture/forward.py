@@ -125,13 +125,14 @@ class ForwardRecorder(ABC):
         one builds the graph only now.
         """
         source, inside = engine.replayed_context()
+        if source is None:
+            return
+        running = self.running_pass()  # now, as the first gradient may arrive in a backward call inside this one
         if source not in self._checkpoints:
-            if source is not None:
-                self._withhold_unknown(layer)
+            self._withhold_unknown(layer, running)
             return
         if not isinstance(returned, Tensor):
             self.watcher.check(layer, returned)
-        running = self.running_pass()
         if (replay := running.replays.get(source)) is None:
             replay = running.replays[source] = Replay(self._checkpoints[source], running)
         for path, tensor in tensors_in(returned):
@@ -145,8 +146,7 @@ class ForwardRecorder(ABC):
             for context in inside:  # a checkpoint inside a checkpoint: it is run without grad once more
                 self._checkpoints.setdefault(context, []).append(output)
 
-    def _withhold_unknown(self, layer: Layer) -> None:
+    def _withhold_unknown(self, layer: Layer, running: Pass) -> None:
         """Withhold a layer's calls without grad: a function runs it again, whose context could not be seen in the first run."""
         unknown = [output for output in self.round.outputs if output.layer is layer and not output.tracked]
-        if unknown:
-            self.running_pass().withheld.update(dict.fromkeys(unknown, RUN_AGAIN))
+        running.withheld.update(dict.fromkeys(unknown, RUN_AGAIN))

@@ -46,10 +46,13 @@ NO_ZERO = (
 WRAPPING = BackwardHookFunction.__name__
 CHANGED = re.compile(
     r"Output \d+ of (?P<maker>\w+) is a view and (is being|its base or another view of its base has been) modified inplace\."
-    r" This view was created inside a custom Function"
+    r" This view (was created inside a custom Function|is the output of a function that returns (?P<several>multiple views))"
     r"|Can't detach views in-place"
 )
-"""How PyTorch refuses to change in place what it has wrapped, and other views that a custom function has made."""
+"""How PyTorch refuses to change in place what it has wrapped, and other views that a function has made."""
+
+SPLITTING = frozenset({"Split", "SplitWithSizes", "Unbind"})
+"""PyTorch's own functions that return several views: to change one in place is an error with and without a capture."""
 
 
 class FullBackwardHooks:
@@ -61,6 +64,8 @@ class FullBackwardHooks:
     def __init__(self, recorder: Recorder, modules: dict[str, nn.Module]) -> None:
         self._recorder = recorder
         self._latest: str | None = None
+        self._several = False
+        """Whether a layer has returned several tensors, which PyTorch wraps as one function's views."""
         self._given: dict[Layer, tuple[object, ...]] = {}
         self._originals: dict[int, Tensor] = {}
         self._restore: list[Any] = []
@@ -96,6 +101,7 @@ class FullBackwardHooks:
         """Raise CaptureError where PyTorch would report nothing, or something else, and say nothing."""
         parts = returned if isinstance(returned, tuple) and (type(returned) is tuple or hasattr(returned, "_fields")) else ()
         wrapped = [id(part) for part in parts if isinstance(part, Tensor)]
+        self._several |= len(wrapped) > 1
         if any(tensor.requires_grad and id(tensor) not in wrapped for _, tensor in tensors_in(returned)):
             raise CaptureError(
                 f"layer {layer.name!r} returns a {type(returned).__name__} with tensors inside it; full backward hooks see"
@@ -164,16 +170,21 @@ class FullBackwardHooks:
                 "torch.jit.trace and torch.jit.script take no module with full backward hooks: do so before or after the with"
                 " block, or use method='tensor_hooks'"
             )
-        # Autograd raises no subclass. Before the first output of a layer nothing is wrapped.
-        changed = CHANGED.match(str(error)) if type(error) is RuntimeError and self._latest is not None else None
+        changed = CHANGED.match(str(error)) if type(error) is RuntimeError else None  # autograd raises no subclass
         if changed is None:
             return None
         maker = changed["maker"] or ""
         if maker == WRAPPING and not self._wrapped_anyway:
-            return CaptureError(
-                f"the output of layer {self._latest!r}, or of one before it, is changed in place; full backward hooks do not"
-                " allow that: use method='tensor_hooks'"
+            what = (
+                "what the first layer is given"
+                if self._latest is None
+                else f"the output of layer {self._latest!r}, or of one before it,"
             )
+            return CaptureError(f"{what} is changed in place; full backward hooks do not allow that: use method='tensor_hooks'")
+        if self._latest is None or (changed["several"] and not self._several):  # no view of what a layer has returned
+            return None
+        if maker in SPLITTING:
+            return None
         if any(kind.__name__ == maker for kind in _subclasses(torch.autograd.Function) if kind is not BackwardHookFunction):
             error.add_note(
                 "gradlab: if this does not happen without a capture, it comes from full backward hooks, which make the outputs"

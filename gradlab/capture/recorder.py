@@ -148,6 +148,8 @@ class Recorder(ForwardRecorder):
             finished.switch(asked=False)
         self.watcher.collect(finished)
         finished.settle()
+        if not (finished.arrived or finished.marked or finished.withheld):  # a layer ran inside the backward of something else
+            return
         if finished.joined:
             finished.judge_parts()
         finished.judge_replays()
