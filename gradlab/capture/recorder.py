@@ -148,7 +148,8 @@ class Recorder(ForwardRecorder):
             finished.switch(asked=False)
         self.watcher.collect(finished)
         finished.settle()
-        if not (finished.arrived or finished.marked or finished.withheld):  # a layer ran inside the backward of something else
+        if finished.wanted and not (finished.arrived or finished.marked or finished.withheld):
+            # A layer ran inside the backward of something else. What is not wanted takes nothing in, and is counted.
             return
         if finished.joined:
             finished.judge_parts()
