@@ -2,7 +2,8 @@
 
 import pytest
 import torch
-from torch import distributed, multiprocessing, nn
+from processes import in_both_processes
+from torch import distributed, nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
@@ -17,19 +18,6 @@ AVERAGE = torch.tensor([[5.5, 11.0]])
 def linear():
     torch.manual_seed(0)
     return nn.Linear(2, 1, bias=False)
-
-
-def in_both_processes(tmp_path, scenario):
-    multiprocessing.spawn(_process, args=(str(tmp_path), scenario), nprocs=2)
-
-
-def _process(rank, folder, scenario):
-    torch.set_num_threads(1)
-    distributed.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=2)
-    try:
-        scenario(rank)
-    finally:
-        distributed.destroy_process_group()
 
 
 def weight(capture, backward=-1):

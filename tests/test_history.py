@@ -4,12 +4,14 @@ import gc
 import io
 import math
 import weakref
+from functools import partial
 
 import pandas
 import pytest
 import torch
 from pandas.testing import assert_frame_equal
-from torch import distributed, multiprocessing, nn
+from processes import in_both_processes
+from torch import nn
 
 import gradlab
 
@@ -343,18 +345,15 @@ def test_an_impossible_setting_is_refused(name, value):
 
 
 def _one_of_two(rank, folder):
-    torch.set_num_threads(1)
-    distributed.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=2)
     model = nn.parallel.DistributedDataParallel(network())
     optimizer = sgd(model)
     with gradlab.watch(model, optimizer=optimizer) as history:
         train(model, optimizer, batch()[rank * 4 : rank * 4 + 4])
-    history.table().to_pickle(f"{folder}/{rank}.pickle")
-    distributed.destroy_process_group()
+    history.table().to_pickle(folder / f"{rank}.pickle")
 
 
 def test_two_processes_report_the_whole_batch(tmp_path):
-    multiprocessing.spawn(_one_of_two, args=(str(tmp_path),), nprocs=2)
+    in_both_processes(tmp_path, partial(_one_of_two, folder=tmp_path))
     first, second = (pandas.read_pickle(tmp_path / f"{rank}.pickle") for rank in range(2))
     assert_frame_equal(first, second)
 
