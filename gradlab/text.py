@@ -20,6 +20,16 @@ def short_number(value: float | None) -> str:
     return f"{mantissa}e{power}"
 
 
+def in_words(name: str) -> str:
+    """A name of the code as it is read: `all_zero` as `all zero`, `non_finite` as `non-finite`."""
+    return name.replace("non_", "non-").replace("_", " ")
+
+
+def counted(number: int, noun: str) -> str:
+    """The number with its noun: `1 seed`, `1,000 seeds`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def share_left(fraction: float) -> str:
     """How much of a signal is left, in words that survive rounding: `64 %`, `2.3 %`, `less than a millionth`."""
     if fraction >= 1e-3:

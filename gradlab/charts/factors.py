@@ -12,11 +12,15 @@ from typing import Any
 import altair as alt
 import pandas
 
-from gradlab.charts.base import HUES, TEMPLATES_KEPT, Figure, Rows, axis, figure, halo, ink, muted, named, written
+from gradlab.charts.base import HUES, TEMPLATES_KEPT, Figure, Rows, axis, figure, ink, muted, named, written
 from gradlab.text import short_number
 from gradlab.theory import FactorMap
 
 ROW_HEIGHT = 30
+_PADDING = 20
+"""Pixels between the ends of the scale and what is nearest to them: room for the signs at the left one."""
+WAITS, NO_FACTOR = "?", "○"
+"""The sign in a row that has not been measured yet, and in one that was and has no factor."""
 MAP_HEIGHT = 350
 LEVELS = (0.5, 0.8, 1.25, 2.0)
 """Factors along which the map has a line."""
@@ -56,7 +60,7 @@ def factors(rows: Sequence[FactorRow], *, hue: int = 0, dark: bool = False) -> F
         if row.predicted
     ]
     without = [
-        {"network": name, "words": "? not measured yet" if row.waits else "○ no factor"}
+        {"network": name, "sign": WAITS if row.waits else NO_FACTOR}
         for name, row in zip(names, rows, strict=True)
         if not row.measured or row.measured[0] <= 0
     ]
@@ -69,7 +73,7 @@ def factors(rows: Sequence[FactorRow], *, hue: int = 0, dark: bool = False) -> F
         alt_text="Factor per layer toward the input. " + ". ".join(map(_row_in_words, rows)),
         how_to_read=(
             "One row is one activation. The bar holds 8 of 10 seeds, the dot is their median; the grey dashes are where theory"
-            " stands. Left of 1 the gradient weakens toward the input, right of 1 it grows."
+            " stands. Left of 1 the gradient weakens toward the input, right of 1 it grows." + _signs_in_words(without)
         ),
     )
 
@@ -78,7 +82,7 @@ def factors(rows: Sequence[FactorRow], *, hue: int = 0, dark: bool = False) -> F
 def _rows_template(dark: bool, rows: int, measured: bool, expected: bool, without: bool) -> dict[str, Any]:
     names = alt.Axis(title=None, labelColor=ink(dark), labelLimit=150, ticks=False, domain=False, grid=True, gridDash=[1, 3])
     y = alt.Y("network", type="nominal", sort=["$networks"], scale=alt.Scale(type="point", padding=0.7), axis=names)
-    scale = alt.Scale(type="log", nice=False, padding=20)
+    scale = alt.Scale(type="log", nice=False, padding=_PADDING)
     shown = axis("factor γ per layer toward the input", dark, format="~g", tickCount=6)
 
     def at(field: str) -> alt.X:
@@ -118,11 +122,15 @@ def _rows_template(dark: bool, rows: int, measured: bool, expected: bool, withou
             .encode(x=at("median"), y=y, color=color, tooltip=tooltip),
         ]
     if without:
-        place: dict[str, Any] = {"align": "left", "dx": 4, "fontSize": 12}
-        for look in (halo(dark), {"color": ink(dark)}):  # the line at 1 can pass there
-            words = named("without").mark_text(**place, **look)
-            layers.append(words.encode(x=alt.value(0), y=y, text=alt.Text("words", type="nominal")))
+        sign = named("without").mark_text(fontSize=13, color=ink(dark))
+        layers.append(sign.encode(x=alt.value(_PADDING / 2), y=y, text=alt.Text("sign", type="nominal")))
     return written(alt.layer(*layers).properties(height=ROW_HEIGHT * max(rows, 3) + 20))
+
+
+def _signs_in_words(without: Rows) -> str:
+    words = {NO_FACTOR: "no factor", WAITS: "not measured yet"}
+    shown = [f"{sign} {said}" for sign, said in words.items() if any(row["sign"] == sign for row in without)]
+    return f" A sign stands in a row without a bar: {', '.join(shown)}." if shown else ""
 
 
 def _row_in_words(row: FactorRow) -> str:

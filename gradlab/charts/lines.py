@@ -26,7 +26,7 @@ from gradlab.charts.base import (
     rows_of,
     written,
 )
-from gradlab.text import short_number
+from gradlab.text import in_words, short_number
 
 DASHES = ([1, 0], [6, 4], [2, 3], [8, 3, 2, 3])
 SHAPES = ("circle", "diamond", "square", "triangle-up")
@@ -69,7 +69,7 @@ def lines(
     places = {layer: place for place, layer in enumerate(layers)}
     trails = {name: rows_of(line.frame) for name, line in series.items()}
     rows = [
-        {**row, "trail": name, "stretch": stretch, "place": places[row["layer"]]}
+        {**row, "status": in_words(row["status"]), "trail": name, "stretch": stretch, "place": places[row["layer"]]}
         for name, trail in trails.items()
         for row, stretch in zip(trail, marks.stretches(name, trail), strict=True)
     ]
@@ -99,7 +99,9 @@ def _template(dark: bool, several: bool, unseen: bool, anything: bool) -> dict[s
     # With nothing to be shown the axis would have no ends, and the marks below it no place.
     domain = alt.Undefined if anything else [0.1, 1.0]
     scale = alt.Scale(type="log", nice=False, padding=12, domain=domain)
-    y = alt.Y("reading", type="quantitative", scale=scale, axis=axis("$y_title", dark, format="~e", tickCount=6))
+    # ... and no numbers either, as nothing is to be read off it.
+    numbers = {"format": "~e", "tickCount": 6} if anything else {"labels": False, "ticks": False, "grid": False}
+    y = alt.Y("reading", type="quantitative", scale=scale, axis=axis("$y_title", dark, **numbers))
     names = legend(dark, symbolSize=90) if several else None
     tooltip = [
         *([alt.Tooltip("trail", type="nominal", title="which")] if several else []),

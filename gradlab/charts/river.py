@@ -12,7 +12,7 @@ import pandas
 
 from gradlab.charts import marks
 from gradlab.charts.base import HUES, TEMPLATES_KEPT, Figure, Rows, figure, layer_axis, named, rows_of, written
-from gradlab.text import short_number
+from gradlab.text import in_words, short_number
 
 BAND_HEIGHT = 160
 NUMBERS_SHOWN = 6
@@ -123,7 +123,17 @@ def _bands(trails: Mapping[str, Rows], floor: float) -> list[dict[str, Any]]:
         middle = _middle(place)
         for row, half, stretch in zip(trail, widths[place], marks.stretches(name, trail), strict=True):
             edges = {"top": middle + half / widest, "bottom": middle - half / widest}
-            bands.append({**row, "trail": name, "middle": middle, "half": half, "stretch": stretch, **edges})
+            bands.append(
+                {
+                    **row,
+                    "status": in_words(row["status"]),
+                    "trail": name,
+                    "middle": middle,
+                    "half": half,
+                    "stretch": stretch,
+                    **edges,
+                }
+            )
     return bands
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pandas
+import pyarrow
 import streamlit as st
 
 from gradlab.capture import STATUS_HELP, OutputGradient
@@ -11,16 +11,15 @@ from gradlab.experiment import ExperimentResult
 from gradlab.lessons.both_kinds import cancels, factors, identity
 from gradlab.presets import PRESETS
 from gradlab.spec import ExperimentSpec
-from gradlab.text import short_number
+from gradlab.text import in_words, short_number
 from gradlab.trail import QUANTITY_HELP, Quantity
-from gradlab.ui import cache, in_turn, panels, state
+from gradlab.ui import cache, in_turn, numbers, panels, state
 
 TWO_TRENDS, WHICH, STORED = "two_trends", "which_is_which", "stored"
 QUESTIONS = (TWO_TRENDS, WHICH, STORED, "zero_or_none", "none_means")
 PARADOX = "bias_free_relu"
 TIES, SHAPES, LOOK = PARTS = ("What ties them", "Shapes", "What to look for")
-_SIZES = st.column_config.NumberColumn(format="%.2e")
-_NUMBERS = dict.fromkeys(("norm", "min", "max"), _SIZES)
+_DIGITS = dict.fromkeys(("norm", "min", "max"), numbers.SIZE)
 
 
 def ask(spec: ExperimentSpec) -> None:
@@ -67,19 +66,18 @@ def ties(spec: ExperimentSpec, result: ExperimentResult) -> None:
     st.markdown(identity(result))
     rows = cache.both_kinds(spec)
     share = "left ÷ right" if samples > 1 else "rel. difference"
-    frame = pandas.DataFrame(
+    left, right = "‖∂L/∂W‖", "‖δ‖ · ‖h‖"
+    table = [
         {
-            "layer": [row.layer for row in rows],
-            "‖∂L/∂W‖": [row.weight_norm for row in rows],
-            "‖δ‖ · ‖h‖": [row.product for row in rows],
-            share: [row.share if samples > 1 or row.share is None else abs(row.share - 1) for row in rows],
-        },
-        dtype=object,
-    )
-    columns = dict.fromkeys(frame.columns[1:], _SIZES)
-    if samples > 1:
-        columns[share] = st.column_config.NumberColumn(format="%.3f")
-    st.dataframe(frame.astype(dict.fromkeys(columns, float)), hide_index=True, column_config=columns, key="outputs_ties")
+            "layer": row.layer,
+            left: row.weight_norm,
+            right: row.product,
+            share: row.share if samples > 1 or row.share is None else abs(row.share - 1),
+        }
+        for row in rows
+    ]
+    digits = {left: numbers.SIZE, right: numbers.SIZE, share: "%.3f" if samples > 1 else numbers.SIZE}
+    numbers.table(cache.arrow(table), digits, key="outputs_ties")
     _paradox(spec, result)
 
 
@@ -133,7 +131,7 @@ def _shape(shape: tuple[int, ...] | None) -> str:
 
 
 def _norm(norm: float | None, status: str) -> str:
-    return f"**{short_number(norm)}**" if norm is not None else str(status).replace("_", " ")
+    return f"**{short_number(norm)}**" if norm is not None else in_words(status)
 
 
 # --- what to look for -------------------------------------------------------------------------------------------------
@@ -150,8 +148,8 @@ def look(spec: ExperimentSpec, result: ExperimentResult) -> None:
     rows = cache.both_kinds(spec)
     table = _table([(row.layer, row.output) for row in rows])
     if is_open(WHICH, spec):
-        table = table.drop(columns="shape")
-    st.dataframe(table, hide_index=True, column_config=_NUMBERS, key="outputs_look")
+        table = table.drop_columns("shape")
+    numbers.table(table, _DIGITS, key="outputs_look")
     if is_open("none_means", spec):
         st.markdown("What a gradient of `None` tells you is one of the questions above. All four signs stand here after it.")
         return
@@ -159,24 +157,23 @@ def look(spec: ExperimentSpec, result: ExperimentResult) -> None:
     st.markdown("**Four signs, on four layers made for them.** One small network, one backward pass:")
     st.markdown("\n".join(f"- **{sign.title}** (`{sign.record.layer}`: {sign.how}). {sign.means}" for sign in signs))
     table = _table([(sign.record.layer, sign.record) for sign in signs])
-    st.dataframe(table, hide_index=True, column_config=_NUMBERS, key="outputs_signs")
+    numbers.table(table, _DIGITS, key="outputs_signs")
     with st.expander("What does the status say?"):
         statuses = dict.fromkeys(record.status for record in [*(row.output for row in rows), *(sign.record for sign in signs)])
-        st.markdown("\n".join(f"- **{status.replace('_', ' ')}**: {STATUS_HELP[status]}" for status in statuses))
+        st.markdown("\n".join(f"- **{in_words(status)}**: {STATUS_HELP[status]}" for status in statuses))
 
 
-def _table(rows: list[tuple[str, OutputGradient]]) -> pandas.DataFrame:
+def _table(rows: list[tuple[str, OutputGradient]]) -> pyarrow.Table:
     """Layer, norm, smallest and largest entry, shape and status; where there is no number the cell is empty, never 0."""
     statistics = [record.statistics for _, record in rows]
     finite = [None if of is None or of.nonfinite_count else of for of in statistics]
-    frame = pandas.DataFrame(
+    return pyarrow.table(
         {
             "layer": [layer for layer, _ in rows],
             "norm": [of and of.norm for of in finite],
             "min": [of and of.min for of in finite],
             "max": [of and of.max for of in finite],
             "shape": [" × ".join(map(str, record.shape or ())) for _, record in rows],
-            "status": [record.status.replace("_", " ") for _, record in rows],
+            "status": [in_words(record.status) for _, record in rows],
         }
     )
-    return frame.astype(dict.fromkeys(_NUMBERS, float))

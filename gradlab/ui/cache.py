@@ -35,6 +35,7 @@ from gradlab.lessons.signs import Sign
 from gradlab.lessons.takeaways import TAKEAWAYS, Evidence
 from gradlab.published_rules import RULE_SETS, RuleVerdict, flips
 from gradlab.spec import ExperimentSpec
+from gradlab.text import in_words
 from gradlab.trail import Quantity, backward_trail, layer_of
 from gradlab.ui.links import VIEWS, products_of
 from gradlab.ui.turns import step_aside, taking_turns
@@ -89,7 +90,8 @@ def table(spec: ExperimentSpec, quantity: str) -> pyarrow.Table:
     frame = measured(spec).weight_table() if of_weights else measured(spec).output_table()
     first = ["parameter"] if of_weights else ["layer", "module_type"]
     frame = frame[[*first, "shape", "mean_abs", "norm", "min", "max", "zero_fraction", "backward_index", "status"]]
-    frame = frame.assign(shape=[" × ".join(map(str, shape)) for shape in frame["shape"]])
+    shapes, statuses = [" × ".join(map(str, shape)) for shape in frame["shape"]], map(in_words, frame["status"])
+    frame = frame.assign(shape=shapes, status=list(statuses))
     return pyarrow.Table.from_pandas(frame, preserve_index=False)
 
 

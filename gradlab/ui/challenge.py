@@ -17,8 +17,9 @@ from gradlab.lessons.progress import CONFIDENCE_TITLES, Confidence
 from gradlab.lessons.progress import answer as answer_to
 from gradlab.lessons.question import Posed
 from gradlab.spec import ExperimentSpec
+from gradlab.text import in_words
 from gradlab.trail import Quantity
-from gradlab.ui import cache, panels, questions
+from gradlab.ui import cache, numbers, panels, questions
 
 NAMES = ("Without shortcuts", "With shortcuts")
 MAX_WORDS = 1000
@@ -194,8 +195,7 @@ def table(spec: ExperimentSpec) -> None:
     table = [
         {"layer": layer}
         | {f"{name} shortcuts": rows[layer]["reading"] for name, rows in networks.items()}
-        | {f"status {name}": networks[name][layer]["status"] for name in unusual}
+        | {f"status {name}": in_words(networks[name][layer]["status"]) for name in unusual}
         for layer in networks["without"]
     ]
-    digits = dict.fromkeys(("without shortcuts", "with shortcuts"), st.column_config.NumberColumn(format="%.2e"))
-    st.dataframe(cache.arrow(table), hide_index=True, column_config=digits)
+    numbers.table(cache.arrow(table), dict.fromkeys(("without shortcuts", "with shortcuts"), numbers.SIZE))

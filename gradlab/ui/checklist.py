@@ -6,12 +6,13 @@ nothing a browser sends can tick an item without running it.
 
 from __future__ import annotations
 
+import pyarrow
 import streamlit as st
 
 from gradlab.lessons.demonstrations import Demonstration, Reading
 from gradlab.lessons.mistakes import LESSON_TITLES, MISTAKES, Lesson, checklist_markdown
 from gradlab.spec import ExperimentSpec
-from gradlab.ui import cache, panels
+from gradlab.ui import cache, numbers, panels
 
 SAVE_BUTTONS_HEIGHT = 40
 _RAN, _ASKED_FOR, _CHOSEN = "mistakes_ran", "mistakes_asked_for", "mistakes_chosen"
@@ -105,10 +106,9 @@ def table(key: str, spec: ExperimentSpec) -> None:
     if ran().get(key) != spec:
         return
     frame = cache.demonstration(key, spec).table()
-    three_digits = st.column_config.NumberColumn(format="%.3g")
     with st.expander("The numbers behind it"):
-        columns = {name: three_digits for name in frame if frame[name].dtype == float}
-        st.dataframe(frame, hide_index=True, column_config=columns)
+        digits = {name: numbers.FACTOR for name in frame if frame[name].dtype == float}
+        numbers.table(pyarrow.Table.from_pandas(frame, preserve_index=False), digits)
 
 
 def progress() -> None:

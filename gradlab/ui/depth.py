@@ -11,10 +11,10 @@ from gradlab import charts
 from gradlab.lessons.many_seeds import ManySeeds
 from gradlab.networks import ACTIVATIONS, INITIALIZERS, NORMALIZATIONS
 from gradlab.spec import Activation, ExperimentSpec, Normalization
-from gradlab.text import short_number
+from gradlab.text import counted, short_number
 from gradlab.theory import Basis, FactorPrediction, predict_factor
 from gradlab.trail import Quantity
-from gradlab.ui import cache, ensembles, panels, state
+from gradlab.ui import cache, ensembles, numbers, panels, state
 from gradlab.ui.cache import Picture, kept, picture_of, shared
 from gradlab.ui.ensembles import Measured
 from gradlab.ui.links import VIEWS
@@ -132,15 +132,15 @@ def _ask_for_every(spec: ExperimentSpec) -> None:
 def _setting(spec: ExperimentSpec, total: int, found: Mapping[str, ManySeeds]) -> str:
     network = spec.network
     widths = sorted(set(network.layer_sizes[1:-1])) or [network.output_size]
-    width = f"{widths[0]} units" if len(widths) == 1 else f"{widths[0]} to {widths[-1]} units"
+    width = counted(widths[0], "unit") if len(widths) == 1 else f"{widths[0]} to {widths[-1]} units"
     extras = [
         INITIALIZERS[network.initializer].title,
         "with shortcuts" if network.use_shortcut else "without shortcuts",
         *([] if network.normalization is Normalization.NO_NORM else [_NORMALIZED[network.normalization]]),
     ]
-    layers = f"{network.depth} layer{'s' if network.depth > 1 else ''} of {width}"
+    layers = f"{counted(network.depth, 'layer')} of {width}"
     fewest = min((each.seeds for each in found.values()), default=0)
-    seeds = f"{total:,} seed{'s' if total > 1 else ''} each"
+    seeds = f"{counted(total, 'seed')} each"
     if fewest < total:
         seeds = f"{fewest:,} of {total:,} seeds{' or more' if len(found) > 1 else ''}"
     return f"Measured: output gradients, {layers}, {', '.join(extras)}, {seeds}."
@@ -150,7 +150,8 @@ def _headline(name: str, found: ManySeeds | None, expected: FactorPrediction) ->
     if found is None:
         measured = "not measured"
     elif found.factors is None:
-        measured = f"no γ at any of {found.seeds:,} seeds ({', '.join(panels.SIGNS[verdict] for verdict in found.verdicts)})"
+        seeds = "the one seed measured" if found.seeds == 1 else f"any of {found.seeds:,} seeds"
+        measured = f"no γ at {seeds} ({', '.join(panels.SIGNS[verdict] for verdict in found.verdicts)})"
     else:
         low, median, high = map(short_number, found.factors)
         measured = f"γ = {median} is measured at the median seed, 8 of 10 from {low} to {high}"
@@ -218,9 +219,9 @@ def table(specs: Mapping[str, ManySeeds]) -> None:
         )
     if rows:
         st.header("In numbers")
-        number = st.column_config.NumberColumn(format="%.4g")
-        columns = ("γ, median", "10 %", "90 %")
-        st.dataframe(cache.arrow(rows), hide_index=True, column_config=dict.fromkeys(columns, number))
+        measured = [factor for found in specs.values() for factor in found.factors or ()]
+        digits = "%.3f" if all(0.1 <= factor < 10 for factor in measured) else numbers.FACTOR
+        numbers.table(cache.arrow(rows), dict.fromkeys(("γ, median", "10 %", "90 %"), digits))
 
 
 def _range(expected: FactorPrediction) -> str:

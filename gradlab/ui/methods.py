@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import pandas
+import pyarrow
 import streamlit as st
 
 from gradlab.capture import CAPTURE_METHODS
@@ -16,7 +16,7 @@ from gradlab.lessons.snippets import CAPTURES
 from gradlab.presets import PRESETS
 from gradlab.spec import CaptureMethod
 from gradlab.text import short_number
-from gradlab.ui import cache, code, in_turn, panels
+from gradlab.ui import cache, code, in_turn, numbers, panels
 
 SPEC = PRESETS["two_layer_regression"].spec
 NAMES = {"layers.0.0": "fc1", "layers.0.1": "relu", "layers.1.0": "fc2"}
@@ -186,7 +186,7 @@ def lines() -> None:
         return
     code.show(CAPTURES[method])
     st.markdown(f"What the lab reads with this method on the same network, seed {SPEC.seed}:")
-    st.dataframe(_readings(method), hide_index=True, key="methods_table")
+    numbers.table(_readings(method), {}, key="methods_table")
     if method is CaptureMethod.RETAIN_GRAD:
         st.markdown("The lines keep one tensor, `fc1`. The lab keeps every output, and lets go of them afterwards.")
 
@@ -203,10 +203,10 @@ def _question_on(method: CaptureMethod) -> bool:
     return not is_open(question)
 
 
-def _readings(method: CaptureMethod) -> pandas.DataFrame:
+def _readings(method: CaptureMethod) -> pyarrow.Table:
     """Layer, shape and norm of every output gradient, the norm in the digits that the lines print."""
     records = cache.measured(SPEC.replace(capture_method=method)).outputs
-    return pandas.DataFrame(
+    return pyarrow.table(
         {
             "layer": [f"{NAMES[record.layer]} ({record.layer})" for record in records],
             "shape": [" × ".join(map(str, record.shape or ())) for record in records],

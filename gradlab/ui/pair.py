@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import streamlit as st
 
@@ -12,8 +12,9 @@ from gradlab.comparison import FIELD_TITLES, Comparison, Difference, Value
 from gradlab.lessons.question import Posed
 from gradlab.lessons.trend import departure
 from gradlab.spec import ExperimentSpec
+from gradlab.text import in_words
 from gradlab.trail import Quantity
-from gradlab.ui import cache, in_turn, panels, questions, state, take_home
+from gradlab.ui import cache, in_turn, numbers, panels, questions, state, take_home
 from gradlab.ui.links import VIEWS, text_of
 
 WHAT_DIFFERS, WHERE_THEY_PART = "what_differs", "where_they_part"
@@ -210,18 +211,20 @@ def table(pair: Pair, quantity: Quantity) -> None:
     """Both readings of every layer, paired from the output end, with their ratio."""
     rows, (a, b) = charts.rows_of(comparison(pair, quantity).table()), pair.short_names
     same_layers = all(row["layer_a"] == row["layer_b"] for row in rows)
-    columns: dict[str, Any] = {
+    titles = {
         "layer_a": "layer" if same_layers else f"layer, {a}",
         **({} if same_layers else {"layer_b": f"layer, {b}"}),
-        "reading_a": st.column_config.NumberColumn(f"RMS, {a}", format="%.2e"),
-        "reading_b": st.column_config.NumberColumn(f"RMS, {b}", format="%.2e"),
-        "ratio": st.column_config.NumberColumn(f"{b} / {a}", format="%.3g"),
-        "relative_ratio": st.column_config.NumberColumn(f"kept, {b} / {a}", format="%.3g"),
+        "reading_a": f"RMS, {a}",
+        "reading_b": f"RMS, {b}",
+        "ratio": f"{b} / {a}",
+        "relative_ratio": f"kept, {b} / {a}",
     }
     if any(status != Status.OK for row in rows for status in (row["status_a"], row["status_b"])):
-        columns |= {"status_a": f"status, {a}", "status_b": f"status, {b}"}
-    shown = [{name: row[name] for name in columns} for row in rows]
-    st.dataframe(cache.arrow(shown), hide_index=True, column_config=columns)
+        titles |= {"status_a": f"status, {a}", "status_b": f"status, {b}"}
+    shown = [{name: in_words(row[name]) if name.startswith("status") else row[name] for name in titles} for row in rows]
+    sizes, ratios = ("reading_a", "reading_b"), ("ratio", "relative_ratio")
+    digits = dict.fromkeys(sizes, numbers.SIZE) | dict.fromkeys(ratios, numbers.FACTOR)
+    numbers.table(cache.arrow(shown), digits, titles=titles)
     st.markdown(
         "The output end stands first. RMS is the root mean square of the entries; the picture shows mean absolute values."
         " *Kept* is a reading over the same network's reading at the output end."

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Literal
 
-import pyarrow
 import streamlit as st
 from streamlit.elements.lib.mutable_expander_container import ExpanderContainer
 
@@ -15,8 +14,9 @@ from gradlab.diagnosis import Diagnosis, Verdict, disagreement
 from gradlab.flags import FLAG_TITLES
 from gradlab.spec import ExperimentSpec
 from gradlab.tables import STATISTIC_HELP
+from gradlab.text import in_words
 from gradlab.trail import Quantity
-from gradlab.ui import cache
+from gradlab.ui import cache, numbers
 from gradlab.ui.cache import Picture
 from gradlab.ui.images import image
 
@@ -96,21 +96,17 @@ def flags(diagnosis: Diagnosis) -> None:
 
 def table(spec: ExperimentSpec, quantity: Quantity) -> None:
     """The readings of every weight or every layer output, first layer first, to three digits."""
-    _frame(cache.table(spec, quantity), ["mean_abs", "norm", "min", "max"])
+    digits = dict.fromkeys(("mean_abs", "norm", "min", "max"), numbers.SIZE) | {"zero_fraction": numbers.FACTOR}
+    numbers.table(cache.table(spec, quantity), digits)
 
 
 def trail_table(
     trail: charts.Rows, printed_order: bool, columns: Sequence[str] = ("step", "layer", "reading", "ratio", "status")
 ) -> None:
     """The trail's readings with the ratio of each to the one that arrived before it, or fewer or other columns of it."""
-    rows = [{name: row[name] for name in columns} for row in trail]
-    _frame(cache.arrow(rows[::-1] if printed_order else rows), ["reading"], ["ratio"])
-
-
-def _frame(frame: pyarrow.Table, sizes: list[str], ratios: Sequence[str] = ()) -> None:
-    formats = dict.fromkeys(sizes, "%.2e") | dict.fromkeys(ratios, "%.3g")
-    configuration = {name: st.column_config.NumberColumn(format=format) for name, format in formats.items()}
-    st.dataframe(frame, hide_index=True, column_config=configuration)
+    rows = [{name: row[name] for name in columns} | {"status": in_words(row["status"])} for row in trail]
+    digits = {name: format for name, format in (("reading", numbers.SIZE), ("ratio", numbers.FACTOR)) if name in columns}
+    numbers.table(cache.arrow(rows[::-1] if printed_order else rows), digits)
 
 
 def what_is_this_number() -> None:

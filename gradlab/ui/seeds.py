@@ -16,7 +16,7 @@ from gradlab.lessons.many_seeds import NAMED, ManySeeds, Standing
 from gradlab.spec import ExperimentSpec
 from gradlab.text import short_number
 from gradlab.trail import Quantity
-from gradlab.ui import cache, choices, ensembles, panels, state
+from gradlab.ui import cache, choices, ensembles, numbers, panels, state
 from gradlab.ui.cache import Picture, hues_of, kept, picture_of
 from gradlab.ui.ensembles import Measured
 from gradlab.ui.links import VIEWS
@@ -95,7 +95,8 @@ def _headline(name: str, found: ManySeeds) -> str:
     start = f"**{name}, {found.quantity.singular}s:"
     verdicts = ", ".join(f"{panels.SIGNS[verdict]} at {number:,}" for verdict, number in found.verdicts.items())
     if found.factors is None:
-        return f"{start} no factor at any of {found.seeds:,} seeds.** Verdicts: {verdicts}."
+        seeds = "the one seed measured" if found.seeds == 1 else f"any of {found.seeds:,} seeds"
+        return f"{start} no factor at {seeds}.** Verdicts: {verdicts}."
     low, median, high = map(short_number, found.factors)
     of = f"{found.judged:,} seeds" if found.judged == found.seeds else f"the {found.judged:,} of {found.seeds:,} seeds with one"
     return (
@@ -276,14 +277,9 @@ def _layers(spec: ExperimentSpec, quantity: Quantity, summary: ManySeeds, measur
         }
         for row, reading, below in zip(charts.rows_of(summary.band), where.readings, where.below, strict=True)
     ]
-    number = st.column_config.NumberColumn(format="%.2e")
-    percent = st.column_config.NumberColumn(format="%.3g %%", help="Share of the seeds.")
-    st.dataframe(
-        cache.arrow(rows),
-        hide_index=True,
-        column_config=dict.fromkeys((own, "10 %", "median", "90 %"), number)
-        | dict.fromkeys(("larger than", "zero", "NaN or infinite"), percent),
-    )
+    readings, shares = (own, "10 %", "median", "90 %"), ("larger than", "zero", "NaN or infinite")
+    digits = dict.fromkeys(readings, numbers.SIZE) | dict.fromkeys(shares, f"{numbers.FACTOR} %%")
+    numbers.table(cache.arrow(rows), digits, hints=dict.fromkeys(shares, "Share of the seeds."))
     st.markdown(
         f"*{own}*: the mean absolute {quantity.singular} of the layer, {chosen(spec).lower()}. *Larger than*: the share of"
         f" the {where.others:,} other seeds at which it is smaller. *10 %*: one seed in ten lies below."

@@ -52,8 +52,9 @@ def test_of_another_experiment_the_chosen_activation_is_measured_and_all_of_them
     page = visit("depth", use_shortcut="true")
     assert list(data_with(page, "median")["network"]) == ["▸ GELU (tanh form)"]
     assert len(data_with(page, "most")) > 1
-    waiting = set(data_with(page, "words")["words"])
-    assert waiting == {"? not measured yet"}
+    waiting = set(data_with(page, "sign")["sign"])
+    assert waiting == {"?"}
+    assert "? not measured yet" in page.markdown
     assert len(data_with(page.click("depth_every"), "median")) == len(Activation)
     assert len(data_with(page.set(activation="relu"), "median")) == len(Activation)
     assert len(data_with(page.set(gain=2.0), "median")) == 1  # another experiment, for which it was not asked

@@ -214,7 +214,7 @@ def test_gradients_that_are_exactly_zero_are_named_in_picture_text_and_table(vis
     assert page.chart.alt.count(" zero") == 5
     assert "□ exactly zero" in page.markdown
     assert "not measurable" in page.markdown
-    assert set(page.at.dataframe[0].value["status"]) == {"all_zero"}
+    assert set(page.at.dataframe[0].value["status"]) == {"all zero"}
 
 
 @pytest.mark.parametrize("page_name", ["measure", "trail"])

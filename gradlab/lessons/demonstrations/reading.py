@@ -23,7 +23,7 @@ from gradlab.lessons.demonstrations.base import (
 )
 from gradlab.networks import PRECISIONS, DeepNetwork
 from gradlab.spec import ExperimentSpec, Loss, NetworkSpec, Target
-from gradlab.text import share_left, short_number
+from gradlab.text import in_words, share_left, short_number
 
 
 def top_to_bottom(spec: ExperimentSpec) -> Demonstration:
@@ -93,7 +93,7 @@ def _last_over_neighbour(result: ExperimentResult) -> float:
 
 
 def _words(diagnosis: Diagnosis) -> str:
-    return ("severe " if diagnosis.severe else "") + str(diagnosis.verdict).replace("_", " ")
+    return ("severe " if diagnosis.severe else "") + in_words(diagnosis.verdict)
 
 
 def sign_as_strength(spec: ExperimentSpec) -> Demonstration:
