@@ -15,7 +15,7 @@ from gradlab.lessons.methods import OUTCOME_HELP, SITUATIONS, Cell, Outcome
 from gradlab.lessons.snippets import CAPTURES
 from gradlab.presets import PRESETS
 from gradlab.spec import CaptureMethod
-from gradlab.text import short_number
+from gradlab.text import counted, short_number
 from gradlab.ui import cache, code, in_turn, numbers, panels
 
 SPEC = PRESETS["two_layer_regression"].spec
@@ -139,7 +139,9 @@ def _counted(cells: Sequence[Cell]) -> str:
     counts: dict[str, int] = {}
     for cell in cells:
         counts[_sign(cell)] = counts.get(_sign(cell), 0) + 1
-    return f"Of {len(cells)} methods: {', '.join(f'{count} {sign[2:]}' for sign, count in counts.items())}."
+    if len(counts) == 1:
+        return f"All {len(cells)} methods: {next(iter(counts))[2:]}."
+    return "; ".join(f"{counted(count, 'method')}: {sign[2:]}" for sign, count in counts.items()) + "."
 
 
 def cards(view: View) -> None:

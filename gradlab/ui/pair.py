@@ -163,7 +163,7 @@ def guard(pair: Pair, quantity: Quantity) -> None:
         st.markdown("Nothing: both have the same settings.")
     if found.is_controlled:
         st.markdown(f"**✓ A comparison.** One thing differs: {FIELD_TITLES[found.under_study]}.")
-    else:
+    elif not pair.is_pinned:  # of a pinned pair it stands under the picture
         st.markdown(f"**✗ {found.word}**")
     if not pair.is_pinned:
         st.markdown(

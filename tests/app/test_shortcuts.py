@@ -207,7 +207,7 @@ def test_two_factors_that_differ_are_never_called_a_comparison(visit, study):
     page = pinned(visit).set(activation="relu", seed=7, under_study=study)
     assert len(differences(page)) == 2
     assert "✓ A comparison" not in page.markdown
-    assert page.markdown.count("✗ No comparison") == 2  # at the picture and at the list
+    assert page.markdown.count("✗ No comparison") == 1  # at the picture; the list marks what else differs
     assert "not under study" in page.markdown
 
 
