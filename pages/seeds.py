@@ -9,7 +9,7 @@ if (root := str(Path(__file__).resolve().parents[1])) not in sys.path:
 
 import streamlit as st
 
-from gradlab.ui import cache, controls, frame, seeds, take_home
+from gradlab.ui import cache, controls, frame, seeds, seeds_table, take_home
 
 frame.begin("seeds")
 picture, question = st.container(), st.container()
@@ -20,6 +20,6 @@ with picture:
     found = seeds.show(spec, quantity, asked)
 with question:
     seeds.ask(spec, found)
-seeds.table(spec, quantity, found)
+seeds_table.table(spec, quantity, found)
 take_home.take_home("seeds", cache.measured(spec), f"your seed, {spec.seed}, {seeds.chosen(spec).lower()}")
 frame.end("seeds")

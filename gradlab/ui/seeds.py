@@ -7,16 +7,14 @@ from functools import partial
 from itertools import pairwise
 from typing import Any
 
-import pandas
 import streamlit as st
 
 from gradlab import charts
-from gradlab.export import to_csv
-from gradlab.lessons.many_seeds import NAMED, ManySeeds, Standing
+from gradlab.lessons.many_seeds import ManySeeds, Standing
 from gradlab.spec import ExperimentSpec
 from gradlab.text import short_number
 from gradlab.trail import Quantity
-from gradlab.ui import cache, choices, ensembles, numbers, panels, state
+from gradlab.ui import cache, choices, ensembles, panels, state
 from gradlab.ui.cache import Picture, hues_of, kept, picture_of
 from gradlab.ui.ensembles import Measured
 from gradlab.ui.links import VIEWS
@@ -142,8 +140,15 @@ def _place(below: float) -> str:
     return f"It lies among the {'lowest' if below < 0.1 else 'highest'} tenth."
 
 
+def _percent(share: float) -> str:
+    """Never 0 or 100 for what is only close to it."""
+    if 0 < share < 0.01:
+        return "less than 1 %"
+    return "more than 99 %" if 0.99 < share < 1 else f"{100 * share:.0f} %"
+
+
 def _limits(found: Found, asked: int, total: int) -> list[str]:
-    """What was not measured, and why; seeds at which something is not a number."""
+    """What was not measured, and why, in one paragraph; none where everything was."""
     lines = []
     if ALONE in found:
         lines.append("No layer is as wide as its input: with shortcuts it would be the same network.")
@@ -156,17 +161,9 @@ def _limits(found: Found, asked: int, total: int) -> list[str]:
     if len(unfinished) == len(found) and len(set(unfinished.values())) == 1:
         unfinished = {"Of each network" if len(found) > 1 else ALONE: next(iter(unfinished.values()))}
     lines += [f"{name}: {seeds:,} of {total:,} seeds are measured; {why}." for name, (seeds, why) in unfinished.items()]
-    for name, (summary, _) in found.items():
-        for seeds, what in ((summary.non_finite, "NaN or infinity"), (summary.zero, "exactly zero throughout")):
-            if seeds:
-                listed = ", ".join(map(str, seeds[:NAMED])) + (", …" if len(seeds) > NAMED else "")
-                lines.append(
-                    f"{name}: at {len(seeds):,} of {summary.seeds:,} seeds ({listed}) some layer's gradient is {what}."
-                    + (" Such a gradient is left out of the band." if what.startswith("NaN") else "")
-                )
     if not found:
         lines.append("It was stopped before a seed was measured: what you see is your own seed.")
-    return lines
+    return [" ".join(lines)] if lines else []
 
 
 def _why(measured: Measured) -> str:
@@ -182,6 +179,12 @@ def said() -> dict[str, Any] | None:
     return kept
 
 
+def can_be_asked(spec: ExperimentSpec, found: Found) -> bool:
+    """Whether enough was measured, of enough layers, to ask how often the list falls at every step."""
+    name = chosen(spec)
+    return name in found and found[name][0].seeds >= FEWEST and spec.network.depth >= 3
+
+
 def ask(spec: ExperimentSpec, found: Found) -> None:
     """In how many of ten seeds is the list strictly falling? Or, once answered: what was measured."""
     name = chosen(spec)
@@ -190,7 +193,7 @@ def ask(spec: ExperimentSpec, found: Found) -> None:
         if answer is not None:
             _reveal(answer)
             return
-        if name not in found or found[name][0].seeds < FEWEST or spec.network.depth < 3:
+        if not can_be_asked(spec, found):
             st.markdown(
                 "With three or more layers and enough seeds there is a question here: how often does a list of gradients fall"
                 " at every step?"
@@ -219,93 +222,11 @@ def _reveal(answer: Mapping[str, Any]) -> None:
     st.markdown(f"You said: *{answer['guess']} of 10*, of the {summary.quantity.singular}s {answer['name'].lower()}.")
     st.markdown("**✓ That is what was measured, within one of ten.**" if right else "**✗ That is not what was measured.**")
     verdict, number = max(summary.verdicts.items(), key=lambda item: item[1])
-    against = summary.seeds - summary.falling
+    rising = summary.seeds - summary.falling
+    others = f" At the other {rising:,} some step goes the other way." if rising else ""
     st.markdown(
         f"At {summary.falling:,} of {summary.seeds:,} seeds, {short_number(10 * share)} of ten, the list falls at every step."
-        f" At the other {against:,} some step goes the other way. The verdict looks at the trend over several layers:"
+        f"{others} The verdict looks at the trend over several layers:"
         f" {panels.SIGNS[verdict]} at {number:,} of {summary.seeds:,}."
         + (" So a single step says little, and the trend says more." if number / summary.seeds > share + 0.1 else "")
     )
-
-
-# --- the numbers --------------------------------------------------------------------------------------------------------
-
-
-def table(spec: ExperimentSpec, quantity: Quantity, found: Found) -> None:
-    """Everything counted, for each network; each layer's band with the chosen seed's reading."""
-    if not found:
-        return
-    st.header("In numbers")
-    columns = [summary for summary, _ in found.values()]
-    revealed = said() is not None
-    rows = {
-        "seeds measured": [f"{each.seeds:,}" for each in columns],
-        "γ, median": [short_number(each.factors[1]) if each.factors else "–" for each in columns],
-        "γ, 8 of 10 seeds": [
-            f"{short_number(each.factors[0])} to {short_number(each.factors[2])}" if each.factors else "–" for each in columns
-        ],
-        "γ on the other side of 1": ["–" if each.opposite is None else _of(each.opposite, each.judged) for each in columns],
-        "falls at every step": [_of(each.falling, each.seeds) if revealed else "asked above" for each in columns],
-        "first layer below the last": [_of(each.first_below_last, each.seeds) for each in columns],
-        "NaN or infinity in a layer": [_of(len(each.non_finite), each.seeds) for each in columns],
-        "a layer exactly zero": [_of(len(each.zero), each.seeds) for each in columns],
-    }
-    head = [f"| {quantity.singular}s | {' | '.join(found)} |", "|:---|" + ":---|" * len(found)]
-    st.markdown("\n".join(head + [f"| {name} | {' | '.join(cells)} |" for name, cells in rows.items()]))
-    if len(found) == 2 and all(2 * each.first_below_last > each.seeds for each in columns):
-        st.markdown(
-            "At most seeds the first layer's gradient is below the last layer's, with and without shortcuts: that does not tell"
-            " the two networks apart. γ looks at the hidden layers only."
-        )
-    if chosen(spec) in found:
-        _layers(spec, quantity, *found[chosen(spec)])
-
-
-def _layers(spec: ExperimentSpec, quantity: Quantity, summary: ManySeeds, measured: Measured) -> None:
-    where = standing(spec, quantity, measured)
-    own = f"seed {spec.seed}"
-    rows = [
-        {
-            "layer": row["layer"],
-            own: reading,
-            "larger than": None if below is None else 100 * below,
-            "10 %": row["low"],
-            "median": row["median"],
-            "90 %": row["high"],
-            "zero": 100 * row["zero_share"],
-            "NaN or infinite": 100 * row["nonfinite_share"],
-        }
-        for row, reading, below in zip(charts.rows_of(summary.band), where.readings, where.below, strict=True)
-    ]
-    readings, shares = (own, "10 %", "median", "90 %"), ("larger than", "zero", "NaN or infinite")
-    digits = dict.fromkeys(readings, numbers.SIZE) | dict.fromkeys(shares, f"{numbers.FACTOR} %%")
-    numbers.table(cache.arrow(rows), digits, hints=dict.fromkeys(shares, "Share of the seeds."))
-    st.markdown(
-        f"*{own}*: the mean absolute {quantity.singular} of the layer, {chosen(spec).lower()}. *Larger than*: the share of"
-        f" the {where.others:,} other seeds at which it is smaller. *10 %*: one seed in ten lies below."
-    )
-    st.download_button(
-        "The band (CSV)",
-        data=lambda: to_csv(_told(spec, summary)).encode(),
-        file_name="seeds_band.csv",
-        mime="text/csv",
-        on_click="ignore",
-        key="seeds_band_csv",
-    )
-
-
-def _told(spec: ExperimentSpec, summary: ManySeeds) -> pandas.DataFrame:
-    """The band with the experiment before it, the same in every row."""
-    told = pandas.DataFrame([ensembles.without_seed(spec).to_dict()] * len(summary.band)).drop(columns="seed")
-    return pandas.concat([told, summary.band.assign(measured_seeds=summary.seeds)], axis=1)
-
-
-def _of(number: int, total: int) -> str:
-    return f"{number:,} of {total:,}"
-
-
-def _percent(share: float) -> str:
-    """Never 0 or 100 for what is only close to it."""
-    if 0 < share < 0.01:
-        return "less than 1 %"
-    return "more than 99 %" if 0.99 < share < 1 else f"{100 * share:.0f} %"
