@@ -54,12 +54,13 @@ def pytest_collection_modifyitems(items):
 class Server:
     """`streamlit run streamlit_app.py` in a fresh interpreter, ready as soon as it says that it is healthy."""
 
-    def __init__(self, log, *python_options):
+    def __init__(self, log, *python_options, options=()):
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port = free.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
         self.log = log
-        command = [sys.executable, *python_options, "-m", "streamlit", "run", "streamlit_app.py", f"--server.port={self.port}"]
+        run = ["streamlit", "run", "streamlit_app.py", f"--server.port={self.port}", *options]
+        command = [sys.executable, *python_options, "-m", *run]
         with log.open("wb") as output:
             self._process = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=output, stdin=subprocess.DEVNULL)
         self.answers_before_healthy = []
@@ -250,6 +251,20 @@ def fresh_servers(tmp_path):
             logs = [tmp_path / f"log_{number}.txt" for number in range(count)]
             started.extend(pool.map(lambda log: Server(log, "-X", "importtime"), logs))
         return started
+
+    yield start
+    for server in started:
+        server.stop()
+
+
+@pytest.fixture
+def server_run_with(tmp_path):
+    """A server of its own, started with the options that are given."""
+    started = []
+
+    def start(*options):
+        started.append(Server(tmp_path / "log.txt", options=options))
+        return started[0]
 
     yield start
     for server in started:

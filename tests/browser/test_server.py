@@ -2,10 +2,15 @@
 
 import gzip
 import re
+import shlex
+import socket
 import urllib.parse
 import urllib.request
+from pathlib import Path
 
 import pytest
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import connect
 
 from gradlab.ui.pages import TITLES
 
@@ -76,3 +81,21 @@ def test_large_files_are_compressed(script):
     assert headers["Content-Encoding"] == "gzip"
     assert gzip.decompress(packed) == plain
     assert len(packed) < len(plain) / 2
+
+
+def connection_under(host, server):
+    """A browser's connection to the server under a host's name, as a proxy passes it on."""
+    address = socket.create_connection(("127.0.0.1", server.port))
+    path = f"{host}:{server.port}/_stcore/stream"
+    return connect(f"ws://{path}", sock=address, origin=f"http://{host}:{server.port}", subprotocols=["streamlit"])
+
+
+def test_behind_a_proxy_the_readme_s_command_takes_connections_under_the_named_host_only(server_run_with):
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    _, _, after = readme.partition("<!-- the command behind a proxy -->")
+    command = re.search(r"^\.venv/bin/streamlit run streamlit_app\.py (.+)$", after, re.MULTILINE).group(1)
+    server = server_run_with(*shlex.split(command))
+    with connection_under("lab.example.org", server):
+        pass
+    with pytest.raises(InvalidStatus, match="403"), connection_under("elsewhere.example.org", server):
+        pass
