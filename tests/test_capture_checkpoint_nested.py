@@ -3,6 +3,7 @@
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 from truth import (
     Block,
@@ -17,6 +18,8 @@ from truth import (
     parameter_gradients,
     seeded,
 )
+
+from gradlab import capture_gradients
 
 # Where an inner checkpoint runs inside an outer one's first run, without grad, PyTorch warns that nothing will have gradients.
 pytestmark = pytest.mark.filterwarnings("ignore:None of the inputs have requires_grad=True")
@@ -158,6 +161,80 @@ def test_a_checkpoint_at_the_end_whose_layers_return_what_was_there_before_is_in
     torch.testing.assert_close(found["linear"], model.scale.scale.detach().expand(4, 3))
     scale = next(each for each in done.parameters if each.parameter == "scale.scale")
     torch.testing.assert_close(scale.gradient, h.sum(0))
+
+
+class Chunked(nn.Module):
+    """A head that is used as a function, chunk by chunk, each in a checkpoint that is the first thing a backward reaches."""
+
+    def __init__(self, chunks, reentrant, tied):
+        super().__init__()
+        self.body, self.act, self.head = nn.Linear(3, 3), nn.Tanh(), nn.Linear(3, 3)
+        self.chunks, self.reentrant, self.tied = chunks, reentrant, tied
+
+    def part(self, h):
+        weight = self.body.weight if self.tied else self.head.weight
+        return functional.linear(h, weight, self.head.bias).square().sum()
+
+    def forward(self, x):
+        parts = self.act(self.body(x)).chunk(self.chunks)
+        return sum(checkpoint(self.part, h, use_reentrant=self.reentrant) for h in parts)
+
+    def truth(self, x):
+        trace = Trace()
+        h = trace.note("act", torch.tanh(trace.linear("body", self.body, x)))
+        return trace, self.part(h)
+
+
+@each_method
+@each_kind
+@pytest.mark.parametrize("chunks", [1, 4])
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.filterwarnings("ignore:layer 'head'")
+def test_a_checkpoint_at_the_end_that_uses_weights_alone_is_in_the_same_pass(tied, chunks, reentrant, method):
+    model, x = seeded(lambda: Chunked(chunks, reentrant, tied)), batch(4, 3)
+    trace, loss = model.truth(x)
+    passes = captured(model, lambda m: [m(x).backward() for _ in range(2)], method).passes
+    assert len(passes) == 2
+    for done in passes:
+        assert_outputs(done, trace.gradients(loss), method)
+        assert_parameters(done, parameter_gradients(model, loss))
+
+
+@pytest.mark.filterwarnings("ignore:layer 'head'")
+def test_nested_checkpoints_at_the_end_that_use_weights_alone_are_in_the_same_pass():
+    class Deep(Chunked):
+        def forward(self, x):
+            h = self.act(self.body(x))
+            return checkpoint(lambda h: checkpoint(self.part, h, use_reentrant=True), h, use_reentrant=True)
+
+    model, x = seeded(lambda: Deep(1, True, False)), batch(4, 3)
+    _, loss = model.truth(x)
+    with capture_gradients(model, keep_passes=None) as capture:
+        for _ in range(3):
+            model(x).backward()
+    assert len(capture.passes) == 3
+    for done in capture.passes:
+        assert {str(record.status) for record in done.outputs} == {"ok", "never_called"}
+        norms = {record.parameter: record.statistics.norm for record in done.parameters}
+        expected = {name: gradient.norm().item() for name, gradient in parameter_gradients(model, loss).items()}
+        assert norms == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.filterwarnings("ignore:layer 'head'")
+def test_a_backward_that_fails_behind_a_checkpoint_of_weights_alone_is_no_pass():
+    def fail(gradient):
+        raise RuntimeError("on purpose")
+
+    model, x = seeded(lambda: Chunked(2, True, False)), batch(4, 3)
+    _, loss = model.truth(x)
+    with capture_gradients(model, keep_gradients=True) as capture:
+        h = model.act(model.body(x))
+        h.register_hook(fail)
+        with pytest.raises(RuntimeError, match="on purpose"):
+            sum(checkpoint(model.part, part, use_reentrant=True) for part in h.chunk(2)).backward()
+        model(x).backward()
+    (done,) = capture.passes
+    assert_parameters(done, parameter_gradients(model, loss))
 
 
 def test_a_model_that_runs_inside_the_backward_of_another_has_no_pass_of_it():

@@ -61,6 +61,33 @@ def test_no_garbage_collector_is_needed(method):
         gc.enable()
 
 
+def test_a_backward_that_failed_is_let_go_at_once():
+    class Fail(nn.Module):
+        def forward(self, x):
+            if self.training:
+                x.register_hook(self.fail)
+            return x
+
+        def fail(self, gradient):
+            raise RuntimeError("on purpose")
+
+    model = seeded(lambda: nn.Sequential(nn.Linear(3, 4), Fail(), nn.Linear(4, 1)))
+
+    def failing_step():
+        x = batch(5, 3)
+        output = model(x)
+        with pytest.raises(RuntimeError, match="on purpose"):
+            output.sum().backward()
+        return weakref.ref(x), weakref.ref(output)
+
+    with capture_gradients(model) as capture:
+        alive = failing_step()
+        gc.collect()
+        assert [reference() for reference in alive] == [None, None]
+        step(model.eval())
+    assert len(capture.passes) == 1
+
+
 @pytest.mark.parametrize("method", ["tensor_hooks", "full_backward_hooks"])  # retain_grad() is about keeping outputs
 def test_forwards_without_a_backward_are_let_go(method):
     model, alive = small(), []

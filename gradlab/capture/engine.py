@@ -23,18 +23,32 @@ def when_backward_ends(function: Callable[[], None]) -> None:
     _queue_callback(function)
 
 
-def backward_depth() -> int:
-    """How many backward calls are under way on this thread's Python stack.
+Call = object
+"""What stands for one backward call, or NO_FRAME."""
 
-    Re-entrant checkpointing runs a backward inside a backward; a new call at the same depth means that the earlier one
-    is over, even where an exception kept the engine from saying so.
+NO_FRAME: Call = None
+"""A backward call that a thread of the engine's own runs, as on a GPU, with none of the caller's frames on its stack."""
+
+
+def backward_calls() -> list[Call]:
+    """The backward calls that are under way on this thread's Python stack, the innermost first.
+
+    Re-entrant checkpointing runs a backward inside a backward; and a call that is not here any more is over, even where
+    an exception kept the engine from saying so. After them NO_FRAME, as such a call may be around them; none at all
+    where nothing is under way, or such a call alone.
     """
-    depth, frame = 0, sys._getframe(1)  # written out: every pass asks
+    calls: list[Call] = []
+    frame = sys._getframe(1)  # written out: every pass asks
     while frame is not None:
         if frame.f_code.co_name == "_engine_run_backward":
-            depth += 1
+            calls.append(_mark(frame))
         frame = frame.f_back  # type: ignore[assignment]
-    return depth
+    return [*calls, NO_FRAME] if calls else []
+
+
+def _mark(frame: FrameType) -> Call:
+    # Left in the frame itself: to keep the frame would keep its tensors alive, and its id may be that of a later frame.
+    return frame.f_locals.setdefault("__gradlab_call__", object())
 
 
 def function_contexts() -> list[object]:
@@ -64,7 +78,20 @@ def replayed_context() -> tuple[object | None, list[object]]:
     return None, []
 
 
-def _context(frame: FrameType) -> object | None:
+def function_around() -> tuple[torch.autograd.function.BackwardCFunction, Call] | None:
+    """The outermost custom function in whose backward the backward call now running was made, and the call around it."""
+    found, context, inside = None, None, False
+    for frame in _stack():
+        if frame.f_code.co_name == "_engine_run_backward":
+            if context is not None:
+                found, context = (context, _mark(frame)), None
+            inside = True
+        elif inside and frame.f_code.co_name == "backward":
+            context = _context(frame) or context
+    return found
+
+
+def _context(frame: FrameType) -> torch.autograd.function.BackwardCFunction | None:
     code = frame.f_code
     # Most name it ctx, but nobody has to; a module's forward, which is no such function's, is not worth a look.
     if code.co_name not in ("forward", "backward") or not code.co_argcount:

@@ -8,7 +8,7 @@ its shape, never the tensor: the graph owns the hook, and the two go together.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from weakref import WeakKeyDictionary
 
 import torch
@@ -51,8 +51,8 @@ class ForwardRecorder(ABC):
         """The pass that the backward call now running belongs to."""
 
     @abstractmethod
-    def drop_interrupted(self, depth: int) -> None:
-        """Forget passes of this thread that an exception ended: one as deep as this call cannot be under way."""
+    def drop_interrupted(self, calls: Sequence[engine.Call]) -> None:
+        """Forget passes of this thread that an exception ended: those of other backward calls than these."""
 
     @abstractmethod
     def warn_once(self, key: str, message: str) -> None:
@@ -60,7 +60,7 @@ class ForwardRecorder(ABC):
 
     def open_round(self) -> None:
         """Begin to count calls anew, unless the round before is still waiting for its backward."""
-        self.drop_interrupted(depth=0)
+        self.drop_interrupted(())
         if self.round.closed:
             for output in self.round.leaves:  # a leaf outlives the round, and so would its hook
                 output.detach()

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import chain, pairwise
 
 from torch import Tensor
+from torch.autograd.function import BackwardCFunction
+from torch.utils.hooks import RemovableHandle
 
+from gradlab.capture.engine import Call
 from gradlab.capture.measurements import Measurements, Pool
 from gradlab.capture.watched import Description, Layer, Output, Parameter
 
@@ -66,9 +69,9 @@ class Round:
 class Pass(Measurements["Output | Parameter"]):
     """One backward call: what arrived in it, in order, and the outputs it could have reached."""
 
-    def __init__(self, depth: int, inner: bool, wanted: bool, keep_gradients: bool, pool: Pool) -> None:
+    def __init__(self, call: Call, inner: bool, wanted: bool, keep_gradients: bool, pool: Pool) -> None:
         super().__init__(keep_gradients, pool)
-        self.depth = depth
+        self.call = call
         self.wanted = wanted
         self.thread = threading.get_ident()
         self.inner = inner
@@ -76,6 +79,7 @@ class Pass(Measurements["Output | Parameter"]):
         """Whether it is wanted, and the forward calls before it were not."""
         self.joined = False
         """Whether a backward inside this one is part of it, so that an owner may have received several parts."""
+        self._waiting: list[RemovableHandle] = []
         self.scale = 1.0
         self.no_zero = ""
         """Why a gradient of zeros may be none at all, if it may."""
@@ -105,6 +109,16 @@ class Pass(Measurements["Output | Parameter"]):
     def switch(self, asked: bool) -> None:
         """Take note that one backward gives way to another, and whether torch.autograd.grad has asked for that."""
         self.switches.append((len(self.arrived), len(self.marked), asked))
+
+    def wait_behind(self, node: BackwardCFunction, reached: Callable[..., None]) -> None:
+        """Have `reached` called when the backward goes on to what comes after `node`."""
+        self._waiting = [after.register_prehook(reached) for after, _ in node.next_functions if after is not None]
+
+    def stop_waiting(self) -> None:
+        """It has gone on, or never will."""
+        for hook in self._waiting:
+            hook.remove()
+        self._waiting = []
 
     def judge_replays(self) -> None:
         """Withhold the calls that were run again in a way that does not say which is which."""

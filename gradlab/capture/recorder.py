@@ -79,29 +79,57 @@ class Recorder(ForwardRecorder):
     def _enter(self, task: int) -> Pass:
         entered = self._unfinished.get(task)
         if entered is None:
-            depth = engine.backward_depth()
-            self.drop_interrupted(depth)
-            # Of a list, as other threads may begin or end passes meanwhile.
-            around = [p for p in list(self._unfinished.values()) if p.thread == threading.get_ident() and p.depth < depth]
-            if around:  # a backward inside a backward is part of the outer one
-                entered = max(around, key=lambda p: p.depth)
-                entered.joined = True
-                if engine.asked_by_grad():
-                    entered.asked.add(task)
-            else:
-                keep = self._keep_gradients or bool(self._checkpoints)
-                entered = Pass(depth, self._is_inner(), self._now_wanted(), keep, self._pool)
-                entered.again = self.round.closed
-                engine.when_backward_ends(partial(self._finish, entered))
-                changed = self.parameters.refresh()
-                entered.parameters, entered.descriptions = self.parameters.now, self.parameters.descriptions
-                if changed:
-                    entered.late = [p for p in changed if p.known is not None and p.hooked and engine.accumulates_into(p.known)]
+            calls = engine.backward_calls()
+            self.drop_interrupted(calls)
+            entered = self._part_of(task, calls) if self._unfinished else None
+            if entered is None:
+                entered = self._begin(task, calls)
             self._unfinished[task] = entered
         if entered.joined:
             entered.switch(task in entered.asked)
         self.running = (task, entered)
         return entered
+
+    def _part_of(self, task: int, calls: Sequence[engine.Call]) -> Pass | None:
+        """The pass of the backward inside which this one runs; or its own, where one inside it has begun that."""
+        # Of a list, as other threads may begin or end passes meanwhile.
+        known = {each.call: each for each in list(self._unfinished.values()) if each.thread == threading.get_ident()}
+        for call in calls:
+            if (entered := known.get(call)) is not None:
+                if call is calls[0]:
+                    entered.stop_waiting()
+                    entered.inner = self._is_inner()
+                    engine.when_backward_ends(partial(self._finish, entered))
+                else:
+                    entered.joined = True
+                    if engine.asked_by_grad():
+                        entered.asked.add(task)
+                return entered
+        return None
+
+    def _begin(self, task: int, calls: Sequence[engine.Call]) -> Pass:
+        """The pass of this backward, or of one around it that has reached nothing yet, as where a checkpoint ends the model."""
+        nested = len(calls) > 2  # itself, one around it, NO_FRAME
+        around = engine.function_around() if nested and self.home == engine.NO_TASK else None
+        keep = self._keep_gradients or bool(self._checkpoints) or around is not None
+        begun = Pass(calls[0] if calls else engine.NO_FRAME, self._is_inner(), self._now_wanted(), keep, self._pool)
+        begun.again = self.round.closed
+        if around is None:
+            engine.when_backward_ends(partial(self._finish, begun))
+        else:
+            node, begun.call = around
+            begun.wait_behind(node, self._note_backward)
+            begun.joined = True
+            if engine.asked_by_grad():
+                begun.asked.add(task)
+        changed = self.parameters.refresh()
+        begun.parameters, begun.descriptions = self.parameters.now, self.parameters.descriptions
+        if changed:
+            begun.late = [p for p in changed if p.known is not None and p.hooked and engine.accumulates_into(p.known)]
+        return begun
+
+    def _note_backward(self, *_: object) -> None:
+        self.running_pass()
 
     def _now_wanted(self) -> bool:
         return self.wanted() if self.between_rounds else self.round.wanted
@@ -125,11 +153,11 @@ class Recorder(ForwardRecorder):
         """Whether a backward call is under way in one of these threads."""
         return any(entered.thread in threads for entered in list(self._unfinished.values()))
 
-    def drop_interrupted(self, depth: int) -> None:
-        if self._unfinished:
-            for task, entered in list(self._unfinished.items()):
-                if entered.thread == threading.get_ident() and entered.depth >= depth:
-                    self._unfinished.pop(task, None)
+    def drop_interrupted(self, calls: Sequence[engine.Call]) -> None:
+        for task, entered in list(self._unfinished.items()):
+            if entered.thread == threading.get_ident() and entered.call not in calls:
+                entered.stop_waiting()
+                self._unfinished.pop(task, None)
         self.running = (engine.NO_TASK, None)
 
     def _finish(self, finished: Pass) -> None:
@@ -277,6 +305,8 @@ class Recorder(ForwardRecorder):
             each.remove_hooks()
             each.forget_outputs()
         self._earlier_rounds = []
+        for interrupted in self._unfinished.values():
+            interrupted.stop_waiting()
         self._unfinished.clear()
         self._checkpoints.clear()
         self.averages = None
