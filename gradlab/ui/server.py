@@ -60,7 +60,8 @@ CONTENT_SECURITY_POLICY = "; ".join(
         "font-src 'self' data:",
         "connect-src 'self' ws: wss:",
         "worker-src 'self' blob:",
-        "frame-ancestors 'none'",
+        # Not 'none': Streamlit Cloud shows an app in a frame of the app's own host (streamlit#5084).
+        "frame-ancestors 'self'",
         "base-uri 'self'",
         "form-action 'self'",
         "object-src 'none'",

@@ -66,12 +66,21 @@ def test_pages_and_files_carry_the_security_headers(server, script):
         headers, _ = get(url)
         policy = dict(part.split(" ", 1) for part in headers["Content-Security-Policy"].split("; "))
         assert policy["default-src"] == policy["base-uri"] == "'self'"
-        assert policy["frame-ancestors"] == policy["object-src"] == "'none'"
+        assert (policy["frame-ancestors"], policy["object-src"]) == ("'self'", "'none'")
         assert "unsafe" not in policy["script-src"]
         assert not [source for sources in policy.values() for source in sources.split() if "//" in source or "*" in source]
         assert headers["X-Content-Type-Options"] == "nosniff"
         assert headers["Referrer-Policy"] == "same-origin"
         assert "camera=()" in headers["Permissions-Policy"]
+
+
+def test_a_page_of_the_same_host_can_hold_the_app_in_a_frame(server, visit):
+    """Streamlit Cloud shows every app that way."""
+    page = visit("/start", server).page
+    page.goto(f"{server.url}/_stcore/health")
+    page.evaluate("address => { document.body.appendChild(document.createElement('iframe')).src = address }", f"/trail?{LINK}")
+    page.frame_locator("iframe").get_by_role("heading", level=1).wait_for()
+    page.frame_locator("iframe").get_by_label("Layer sizes").first.wait_for()
 
 
 def test_large_files_are_compressed(script):
