@@ -302,6 +302,13 @@ def test_the_opposite_is_the_other_side_of_one_among_seeds_with_a_factor():
     assert np.isnan(made([FLAT, FLAT, HALVING]).opposite_share)
 
 
+def test_what_rounding_makes_of_a_factor_of_one_is_no_opposite():
+    kept = spec_of(layer_sizes="8x12", activation="identity", initializer="orthogonal", use_bias="false")
+    held = run_ensemble(kept, range(40))
+    assert 0 < abs(held.factors - 1).max() < 1e-6
+    assert np.isnan(held.opposite_share)
+
+
 def test_a_list_that_falls_at_every_step_toward_the_input_is_counted():
     assert made([HALVING, DOUBLING, FLAT, BROKEN]).monotone_share() == 1 / 4
     assert made([HALVING, [1, 4, 2, 8]]).monotone_share("outputs", "norm") == 1 / 2

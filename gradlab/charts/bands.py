@@ -23,6 +23,7 @@ from gradlab.charts.base import (
     figure,
     layer_axis,
     legend,
+    log_ends,
     named,
     rows_of,
     written,
@@ -59,7 +60,7 @@ def bands(series: Mapping[str, Band], *, y_title: str, seed: int, dark: bool = F
     shown = [row for row in own if not row["mark"]]
     data: dict[str, Rows] = {"shown": shown}
     if band:
-        floor = _smallest(band, shown)
+        floor = min(_positive(band, shown), default=1.0)  # where a band that reaches down to zero ends
         data["band"] = [row | {"bottom": row["low"] if row["low"] > 0 else floor} for row in band if row["median"] > 0]
     unseen = [(row["network"], row["layer"], row["mark"]) for row in own if row["mark"]]
     unseen += [(row["network"], row["layer"], mark) for share, mark in _SHARES.items() for row in band if row[share] > 0]
@@ -73,11 +74,11 @@ def bands(series: Mapping[str, Band], *, y_title: str, seed: int, dark: bool = F
             len(series) > 1,
             bool(band),
             bool(left_out),
-            bool(shown or data.get("band")),
             len(layers) <= FEW,
         ),
         {
             "layers": layers,
+            "ends": log_ends(_positive(data.get("band", []), shown)),
             "names": list(series),
             "hues": [hue for hue, _ in hues],
             "texts": [text for _, text in hues],
@@ -104,10 +105,9 @@ def bands(series: Mapping[str, Band], *, y_title: str, seed: int, dark: bool = F
 
 
 @lru_cache(TEMPLATES_KEPT)
-def _template(dark: bool, several: bool, band: bool, unseen: bool, anything: bool, few: bool) -> dict[str, Any]:
+def _template(dark: bool, several: bool, band: bool, unseen: bool, few: bool) -> dict[str, Any]:
     x = layer_axis("order of arrival: output end → input end", dark)
-    # With nothing to be shown the axis would have no ends, and the marks below it no place.
-    scale = alt.Scale(type="log", nice=False, padding=12, domain=alt.Undefined if anything else [0.1, 1.0])
+    scale = alt.Scale(type="log", nice=False, padding=12, domain=["$ends"])
     shown = axis("$y_title", dark, format="~e", tickCount=6)
 
     def at(field: str) -> alt.Y:
@@ -175,10 +175,10 @@ def _over(name: str, band: pandas.DataFrame) -> list[dict[str, Any]]:
     return [row | {"network": name, "stretch": f"{name} {each}"} for row, each in zip(rows, breaks, strict=True)]
 
 
-def _smallest(band: Rows, shown: Rows) -> float:
-    """Where a band that reaches down to zero ends on a logarithmic axis."""
+def _positive(band: Rows, shown: Rows) -> list[float]:
+    """What has a place on a logarithmic axis."""
     numbers = [row[name] for row in band for name in ("low", "median", "high")] + [row["reading"] for row in shown]
-    return min((number for number in numbers if number > 0), default=1.0)
+    return [number for number in numbers if number > 0]
 
 
 def _described(name: str, own: Rows, band: Rows | None, what: str, seed: int) -> str:

@@ -9,6 +9,7 @@ classes.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -25,6 +26,10 @@ TEMPLATES_KEPT = 64
 _END_ROOM, _ROOM_PER_LAYER = "$end_room", 0.08
 """The slot for the room at either end of a layer axis, in steps: enough for half a layer's name on a phone, where a step
 of two hundred is narrower than a letter."""
+_NARROWEST = 1.0
+"""Powers of ten that a logarithmic axis spans at least: on less, what is rounding would look like a trend."""
+_SMALLEST, _LARGEST_POWER = 5e-324, 308.25
+"""The ends of what a number can be, so that room beyond them is neither nothing nor infinite."""
 
 
 @dataclass(frozen=True)
@@ -115,6 +120,14 @@ def muted(dark: bool) -> str:
 def axis(title: str, dark: bool, **options: Any) -> alt.Axis:
     """An axis whose words are legible in either theme."""
     return alt.Axis(title=title, labelColor=ink(dark), titleColor=ink(dark), **options)
+
+
+def log_ends(numbers: Sequence[float], room: float = 0.0) -> list[float]:
+    """The ends of a logarithmic axis for these positive numbers, with a share of its length left free on either side."""
+    powers = [math.log10(number) for number in numbers] or [-_NARROWEST, 0.0]
+    low, high = min(powers), max(powers)
+    spare = max(_NARROWEST - (high - low), 0.0) / 2 + room * max(high - low, _NARROWEST)
+    return [max(10 ** (low - spare), _SMALLEST), max(10 ** min(high + spare, _LARGEST_POWER), *numbers, _SMALLEST)]
 
 
 def legend(dark: bool, **options: Any) -> alt.Legend:

@@ -22,6 +22,7 @@ from gradlab.charts.base import (
     figure,
     layer_axis,
     legend,
+    log_ends,
     named,
     rows_of,
     written,
@@ -79,6 +80,7 @@ def lines(
         _template(dark, several=len(series) > 1, unseen=bool(unseen), anything=bool(shown)),
         {
             "layers": list(layers),
+            "ends": log_ends([row["reading"] for row in shown]),
             "names": list(series),
             "hues": [band for band, _ in hues],
             "texts": [text for _, text in hues],
@@ -96,10 +98,8 @@ def lines(
 @lru_cache(TEMPLATES_KEPT)
 def _template(dark: bool, several: bool, unseen: bool, anything: bool) -> dict[str, Any]:
     x = layer_axis("$x_title", dark)
-    # With nothing to be shown the axis would have no ends, and the marks below it no place.
-    domain = alt.Undefined if anything else [0.1, 1.0]
-    scale = alt.Scale(type="log", nice=False, padding=12, domain=domain)
-    # ... and no numbers either, as nothing is to be read off it.
+    scale = alt.Scale(type="log", nice=False, padding=12, domain=["$ends"])
+    # With nothing to be shown there is no number to be read off the axis.
     numbers = {"format": "~e", "tickCount": 6} if anything else {"labels": False, "ticks": False, "grid": False}
     y = alt.Y("reading", type="quantitative", scale=scale, axis=axis("$y_title", dark, **numbers))
     names = legend(dark, symbolSize=90) if several else None

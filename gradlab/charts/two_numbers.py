@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
 import altair as alt
 
 from gradlab.charts import marks
-from gradlab.charts.base import TEMPLATES_KEPT, Figure, axis, figure, halo, ink, muted, named, written
+from gradlab.charts.base import TEMPLATES_KEPT, Figure, axis, figure, halo, ink, log_ends, muted, named, written
 from gradlab.lessons.demonstrations import Reading
 
 TWO_NUMBERS_HEIGHT = 170
 WAYS = ("mistaken", "right")
-_NARROWEST, _ROOM = 1.0, 0.15
-"""Powers of ten that the axis spans at least, and the share of it that is left free on either side."""
-_SMALLEST, _LARGEST_POWER = 5e-324, 308.25
-"""The ends of what a number can be, so that room beyond them is neither nothing nor infinite."""
+_ROOM = 0.15
+"""The share of the axis that is left free on either side."""
 
 
 def two_numbers(wrong: Reading, right: Reading, *, dark: bool = False) -> Figure:
@@ -31,7 +28,7 @@ def two_numbers(wrong: Reading, right: Reading, *, dark: bool = False) -> Figure
     negative = any(reading.value is not None and reading.value < 0 for reading in (wrong, right))
     return figure(
         _template(dark),
-        {"domain": _domain([row["size"] for row in shown] or [1.0])},
+        {"domain": log_ends([row["size"] for row in shown] or [1.0], _ROOM)},
         {"shown": shown, "unseen": unseen},
         alt_text=f"Two numbers. Mistaken: {wrong.label}: {wrong.text}. Right: {right.label}: {right.text}.",
         how_to_read="Two numbers on a logarithmic axis: equal distances are equal factors."
@@ -53,14 +50,6 @@ def _row(way: str, reading: Reading) -> dict[str, Any]:
 
 
 _UNSEEN = {True: "zero", False: "non-finite"}
-
-
-def _domain(sizes: Sequence[float]) -> list[float]:
-    """The ends of the axis: the sizes with room around them, at least one power of ten apart."""
-    powers = [math.log10(size) for size in sizes]
-    low, high = min(powers), max(powers)
-    spare = max(_NARROWEST - (high - low), 0.0) / 2 + _ROOM * max(high - low, _NARROWEST)
-    return [max(10 ** (low - spare), _SMALLEST), max(10 ** min(high + spare, _LARGEST_POWER), *sizes)]
 
 
 @lru_cache(TEMPLATES_KEPT)

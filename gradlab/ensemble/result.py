@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from gradlab.cut_offs import CutOffs
 from gradlab.diagnosis import Verdict
 from gradlab.ensemble.readings import STATISTICS, Floats, Readings
-from gradlab.ensemble.trend import Trends, trends
+from gradlab.ensemble.trend import Trends, opposite, trends
 from gradlab.errors import SpecError, listed
 from gradlab.spec import ExperimentSpec
 from gradlab.trail import Quantity
@@ -83,13 +83,11 @@ class Ensemble:
 
         The ensemble says that the gradient shrinks toward the input if the median γ is below 1, that it grows if the
         median is above 1; a seed says the opposite if its γ lies on the other side of 1. NaN where no seed has a γ and
-        where the median is 1, as there is no opposite then.
+        where the median is 1, as there is no opposite then. A γ that rounding alone keeps from 1 is 1.
         """
         factors = self.factors[~np.isnan(self.factors)]
-        middle = np.median(factors) if len(factors) else 1.0
-        if middle == 1:
-            return float("nan")
-        return float(np.mean(factors > 1 if middle < 1 else factors < 1))
+        count = opposite(factors)
+        return float("nan") if count is None else count / len(factors)
 
     def monotone_share(self, quantity: Quantity | str = Quantity.WEIGHTS, statistic: str = "mean_abs") -> float:
         """The share of all seeds at which the reading falls at every step from the last layer to the first.

@@ -16,6 +16,10 @@ AT_ONCE = 2_000_000
 """Slopes that are sorted at a time."""
 
 
+ROUNDING = 1e-6
+"""How near to 1 a factor is 1: where every layer holds the gradient, as orthogonal ones do, float32 leaves some 1e-7."""
+
+
 class Trends(NamedTuple):
     """One entry per seed, as `diagnose` would give it; NaN where there is no line."""
 
@@ -43,6 +47,14 @@ def trends(readings: Readings, layer_sizes: Sequence[int], cut_offs: CutOffs) ->
     factors[is_cut_off] = attenuations[is_cut_off] = np.nan
     judged = [Verdict.NOT_MEASURABLE if a != a else verdict_on(a, cut_offs) for a in attenuations.tolist()]
     return Trends(factors, attenuations, np.array(judged, object))
+
+
+def opposite(factors: Floats) -> int | None:
+    """How many of these factors lie on the other side of 1 than their median; None where there is no other side."""
+    middle = float(np.median(factors)) if len(factors) else 1.0
+    if abs(middle - 1) <= ROUNDING:
+        return None
+    return int(np.count_nonzero(factors > 1 + ROUNDING if middle < 1 else factors < 1 - ROUNDING))
 
 
 def _factors(depths: NDArray[np.intp], sizes: Floats) -> Floats:

@@ -11,6 +11,7 @@ import pandas
 from gradlab.diagnosis import Verdict, diagnose
 from gradlab.ensemble import Ensemble, Readings
 from gradlab.ensemble.readings import Floats
+from gradlab.ensemble.trend import opposite
 from gradlab.experiment import ExperimentResult
 from gradlab.flags import layer_gradients
 from gradlab.spec import ExperimentSpec
@@ -82,20 +83,13 @@ def summarize(ensemble: Ensemble, quantity: Quantity) -> ManySeeds:
         factors=(low, median, high) if len(factors) else None,
         judged=len(factors),
         verdicts={verdict: number for verdict, number in counts.items() if number},
-        opposite=_opposite(factors),
+        opposite=opposite(factors),
         opposite_verdicts=sum(counts[verdict] for verdict in (_UPWARD if median < 1 else _DOWNWARD) if len(factors)),
         falling=round(ensemble.monotone_share(quantity) * count),
         first_below_last=round(ensemble.first_below_last_share(quantity) * count),
         non_finite=_seeds_with(ensemble, broken),
         zero=_seeds_with(ensemble, (readings.max_abs == 0) & ~broken),
     )
-
-
-def _opposite(factors: Floats) -> int | None:
-    middle = float(np.median(factors)) if len(factors) else 1.0
-    if middle == 1:
-        return None
-    return int(np.count_nonzero(factors > 1 if middle < 1 else factors < 1))
 
 
 def _seeds_with(ensemble: Ensemble, is_so: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> tuple[int, ...]:

@@ -69,7 +69,7 @@ RULE_SETS: dict[str, RuleSet] = {
                 Rule(word=RuleWord.EXPLODING, statistic=RATIO, measure=first_over_last, above=70),
                 Rule(
                     word=RuleWord.VANISHING,
-                    statistic=f"{RATIO}, where the first is below 1e-4,",
+                    statistic=f"{RATIO} (where the first is below 1e-4)",
                     measure=first_over_last_if_small,
                     below=1e-3,
                 ),
@@ -132,7 +132,7 @@ RULE_SETS: dict[str, RuleSet] = {
                 Rule(word=RuleWord.EXPLODING, statistic="norm of all gradients together", measure=global_norm, above=100),
                 Rule(
                     word=RuleWord.VANISHING,
-                    statistic="norm of all gradients together, if not zero,",
+                    statistic="norm of all gradients together (if not zero)",
                     measure=nonzero_global_norm,
                     below=1e-7,
                 ),

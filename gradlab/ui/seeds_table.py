@@ -23,6 +23,12 @@ def table(spec: ExperimentSpec, quantity: Quantity, found: Found) -> None:
     st.header("In numbers")
     columns = [summary for summary, _ in found.values()]
     revealed = said() is not None or not can_be_asked(spec, found)
+
+    def steps(counts: list[int]) -> list[str]:
+        if spec.network.depth < 2:
+            return ["–"] * len(columns)
+        return [_of(count, each.seeds) for count, each in zip(counts, columns, strict=True)]
+
     rows = {
         "seeds measured": [f"{each.seeds:,}" for each in columns],
         "γ, median": [short_number(each.factors[1]) if each.factors else "–" for each in columns],
@@ -30,8 +36,8 @@ def table(spec: ExperimentSpec, quantity: Quantity, found: Found) -> None:
             f"{short_number(each.factors[0])} to {short_number(each.factors[2])}" if each.factors else "–" for each in columns
         ],
         "γ on the other side of 1": ["–" if each.opposite is None else _of(each.opposite, each.judged) for each in columns],
-        "falls at every step": [_of(each.falling, each.seeds) if revealed else "asked above" for each in columns],
-        "first layer below the last": [_of(each.first_below_last, each.seeds) for each in columns],
+        "falls at every step": steps([each.falling for each in columns]) if revealed else ["asked above"] * len(columns),
+        "first layer below the last": steps([each.first_below_last for each in columns]),
         "NaN or infinity in a layer": [_of(len(each.non_finite), each.seeds) for each in columns],
         "a layer exactly zero": [_of(len(each.zero), each.seeds) for each in columns],
     }

@@ -107,6 +107,30 @@ def test_nothing_without_a_logarithm_stands_on_a_logarithmic_axis(trail):
             assert all(row["reading"] > 0 and math.isfinite(row["reading"]) for row in rows)
 
 
+def y_ends(figure):
+    (ends,) = {
+        tuple(layer["encoding"]["y"]["scale"]["domain"])
+        for layer, _ in layers(figure)
+        if layer["encoding"].get("y", {}).get("scale", {}).get("type") == "log"
+    }
+    return ends
+
+
+@each_trail
+def test_an_axis_holds_every_reading_and_spans_a_power_of_ten_at_least(trail):
+    low, high = y_ends(readings(trail))
+    assert 0 < low < high < math.inf
+    assert high / low > 9.99
+    drawn = trail.loc[trail["mark"] == "", "reading"]
+    assert ((drawn >= low * (1 - 1e-9)) & (drawn <= high * (1 + 1e-9))).all()
+
+
+def test_what_rounding_makes_of_equal_readings_is_drawn_as_a_level_line():
+    low, high = y_ends(readings(trail_of(0.3, 0.30000001, 0.29999999)))
+    assert low == pytest.approx(0.3 / 10**0.5)
+    assert high == pytest.approx(0.3 * 10**0.5)
+
+
 @each_trail
 def test_every_edge_of_a_band_is_a_number(trail):
     for layer, rows in layers(river(trail)):

@@ -96,6 +96,20 @@ def test_how_often_a_list_falls_is_shown_after_a_guess_and_the_guess_stays(visit
     assert "You said: *10 of 10*" in page.go("start").go("seeds").markdown
 
 
+def test_one_layer_has_no_step_to_count(visit):
+    said = visit("seeds", layer_sizes="3-3").markdown
+    assert "| falls at every step | – | – |" in said
+    assert "| first layer below the last | – | – |" in said
+
+
+def test_a_network_that_holds_the_gradient_has_no_opposite(visit):
+    kept = {"layer_sizes": "8x12", "activation": "identity", "initializer": "orthogonal", "use_bias": "false"}
+    (line,) = [
+        text for text in visit("seeds", gradient="outputs", **kept).markdown.splitlines() if text.startswith(f"**{WITHOUT}, ")
+    ]
+    assert "steady at 200. The median is 1: no seed shows the opposite of that." in line
+
+
 def test_a_guess_within_one_of_ten_is_right(visit):
     assert "✓ That is what was measured, within one of ten." in commit(visit("seeds"), 5).markdown
 
