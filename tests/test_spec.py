@@ -117,7 +117,7 @@ def test_the_parameter_count_is_that_of_the_linear_maps(bias, count):
     assert NetworkSpec(layer_sizes=(4, 8, 1), use_bias=bias).parameter_count == count
 
 
-NOT_A_NUMBER = [None, "", "three", math.nan, math.inf, -math.inf, True, [3], b"3", 1j, object()]
+NOT_A_NUMBER = [None, "", "three", math.nan, math.inf, -math.inf, True, [3], b"3", 1j, ...]
 NOT_WHOLE = [
     *NOT_A_NUMBER,
     1.5,
