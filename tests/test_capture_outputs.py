@@ -27,7 +27,7 @@ from truth import (
 )
 
 from gradlab import CaptureError, CaptureWarning, capture_gradients
-from gradlab.capture.layers import DEEPEST, MOST_VALUES, tensors_in
+from gradlab.capture.structures import DEEPEST, MOST_VALUES, tensors_in
 
 Pair = namedtuple("Pair", "mean spread")
 

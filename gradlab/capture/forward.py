@@ -16,9 +16,9 @@ from torch import Tensor, nn
 
 from gradlab.capture import engine
 from gradlab.capture.averages import Averages, running_wrapper
-from gradlab.capture.layers import search, tensors_in
 from gradlab.capture.parameters import WatchedParameters
 from gradlab.capture.passes import RUN_AGAIN, Pass, Replay, Round
+from gradlab.capture.structures import search, tensors_in
 from gradlab.capture.watched import Layer, Output
 from gradlab.capture.watcher import Watcher
 
