@@ -150,8 +150,7 @@ def _headline(name: str, found: ManySeeds | None, expected: FactorPrediction) ->
     if found is None:
         measured = "not measured"
     elif found.factors is None:
-        seeds = "the one seed measured" if found.seeds == 1 else f"any of {found.seeds:,} seeds"
-        measured = f"no γ at {seeds} ({', '.join(panels.SIGNS[verdict] for verdict in found.verdicts)})"
+        measured = f"no γ at {ensembles.any_seed(found)} ({', '.join(panels.SIGNS[verdict] for verdict in found.verdicts)})"
     else:
         low, median, high = map(short_number, found.factors)
         measured = f"γ = {median} is measured at the median seed, 8 of 10 from {low} to {high}"

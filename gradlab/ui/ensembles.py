@@ -86,6 +86,11 @@ def standing(spec: ExperimentSpec, total: int, stopped: int | None, quantity: Qu
     return many_seeds.standing(cache.measured(spec), _whole(spec, total, stopped), quantity)
 
 
+def any_seed(found: ManySeeds) -> str:
+    """The measured seeds where none of them has what is told: such as `any of 50 seeds`."""
+    return "the one seed measured" if found.seeds == 1 else f"any of {found.seeds:,} seeds"
+
+
 def _whole(spec: ExperimentSpec, total: int, stopped: int | None) -> Ensemble:
     return many_seeds.joined([part.ensemble for part in parts(spec, total, stopped)])
 

@@ -93,8 +93,7 @@ def _headline(name: str, found: ManySeeds) -> str:
     start = f"**{name}, {found.quantity.singular}s:"
     verdicts = ", ".join(f"{panels.SIGNS[verdict]} at {number:,}" for verdict, number in found.verdicts.items())
     if found.factors is None:
-        seeds = "the one seed measured" if found.seeds == 1 else f"any of {found.seeds:,} seeds"
-        return f"{start} no factor at {seeds}.** Verdicts: {verdicts}."
+        return f"{start} no factor at {ensembles.any_seed(found)}.** Verdicts: {verdicts}."
     low, median, high = map(short_number, found.factors)
     of = f"{found.judged:,} seeds" if found.judged == found.seeds else f"the {found.judged:,} of {found.seeds:,} seeds with one"
     return (
